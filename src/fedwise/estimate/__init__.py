@@ -1,0 +1,1 @@
+"""From noisy tables to estimates: consistency, shrinkage to the pool, information with error bars."""

@@ -1,0 +1,136 @@
+"""Rule: a public yes/no question about one record, such as ``PINCP > 50000``.
+
+Rules define boolean columns and row filters in a schema. They are parsed by a tiny grammar, never
+evaluated as code::
+
+    rule       = comparison { "and" comparison }
+    comparison = column operator value | value operator column operator value
+    operator   = "<" | "<=" | ">" | ">=" | "==" | "!="
+    value      = number | "quoted text"
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from .errors import DataError, SchemaError
+
+_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+_MIRROR = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
+_TOKEN = re.compile(r"""\s*(<=|>=|==|!=|<|>|[-+]?\d+\.?\d*(?:[eE][-+]?\d+)?|"[^"]*"|'[^']*'|[A-Za-z_]\w*)""")
+_GRAMMAR = "write it as COLUMN > NUMBER, 16 < COLUMN < 90, or several joined by 'and'"
+
+
+class Comparison(NamedTuple):
+    """One comparison of a column with a constant."""
+
+    column: str
+    op: str
+    value: float | str
+
+
+class Rule(NamedTuple):
+    """A conjunction of comparisons."""
+
+    text: str
+    comparisons: tuple[Comparison, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the data columns the rule reads, each once."""
+        return tuple(dict.fromkeys(c.column for c in self.comparisons))
+
+    @classmethod
+    def parse(cls, text: str) -> Rule:
+        """Read a rule, or raise `SchemaError` that quotes it."""
+        if len(text) > 1000:
+            raise SchemaError("rule must be at most 1000 characters long; split it")
+        comparisons: list[Comparison] = []
+        for part in re.split(r"\s+and\s+", text.strip()):
+            comparisons.extend(_parse_part(part, text))
+        return cls(text, tuple(comparisons))
+
+    def evaluate(self, frame: pl.DataFrame) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        """Answer the rule for every row.
+
+        Returns
+        -------
+        yes, missing
+            Boolean arrays over rows. A row whose source value is missing is never ``yes``.
+        """
+        yes = np.ones(frame.height, dtype=bool)
+        missing = np.zeros(frame.height, dtype=bool)
+        for comparison in self.comparisons:
+            series = frame.get_column(comparison.column)
+            numeric = series.dtype.is_numeric() or series.dtype == pl.Boolean
+            if isinstance(comparison.value, str) == numeric:
+                wanted = "text" if isinstance(comparison.value, str) else "numbers"
+                raise DataError(
+                    f"column '{comparison.column}' must hold {wanted} for the rule '{self.text}'; "
+                    "convert the column or change the rule"
+                )
+            if series.dtype.is_float():
+                series = series.fill_nan(None)
+            if isinstance(comparison.value, str):
+                series = series.cast(pl.String)
+            elif series.dtype == pl.Boolean:
+                series = series.cast(pl.Int8)
+            null = series.is_null().to_numpy()
+            answer = _OPERATORS[comparison.op](series, comparison.value)
+            yes &= answer.fill_null(False).to_numpy()
+            missing |= null
+        return yes & ~missing, missing
+
+
+def _parse_part(part: str, text: str) -> list[Comparison]:
+    tokens: list[str] = []
+    at = 0
+    while at < len(part):
+        match = _TOKEN.match(part, at)
+        if match is None:
+            raise SchemaError(f"rule '{text}' cannot be read at '{part[at : at + 20]}'; {_GRAMMAR}")
+        tokens.append(match.group(1))
+        at = match.end()
+        if not part[at:].strip():
+            break
+    if len(tokens) == 3 and _is_name(tokens[0]) and not _is_name(tokens[2]):
+        column, op, value = tokens
+        found = [(column, op, value)]
+    elif len(tokens) == 3 and _is_name(tokens[2]) and not _is_name(tokens[0]):
+        found = [(tokens[2], _MIRROR.get(tokens[1], ""), tokens[0])]
+    elif len(tokens) == 5 and _is_name(tokens[2]) and not _is_name(tokens[0]) and not _is_name(tokens[4]):
+        low, first, column, second, high = tokens
+        found = [(column, _MIRROR.get(first, ""), low), (column, second, high)]
+    else:
+        raise SchemaError(f"rule '{text}' is not a comparison; {_GRAMMAR}")
+    comparisons = []
+    for column, op, value in found:
+        if op not in _OPERATORS:
+            raise SchemaError(f"rule '{text}' has no comparison sign where one belongs; {_GRAMMAR}")
+        if value[0] in "\"'":
+            if op not in ("==", "!="):
+                raise SchemaError(f"rule '{text}' must compare text with == or !=; {_GRAMMAR}")
+            comparisons.append(Comparison(column, op, value[1:-1]))
+        elif value in _OPERATORS:
+            raise SchemaError(f"rule '{text}' is not a comparison; {_GRAMMAR}")
+        else:
+            comparisons.append(Comparison(column, op, float(value)))
+    return comparisons
+
+
+def _is_name(token: str) -> bool:
+    return token[0].isalpha() or token[0] == "_"

@@ -1,0 +1,435 @@
+"""Schema: the public description of the data. Columns, their roles, their domains.
+
+Everything here is public and written by people. Domains never come from data: a domain read from
+rows would itself leak them.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import math
+import re
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from .errors import DataError, SchemaError, nearest
+from .frame import FrameLike, read
+from .rule import Rule
+
+MAX_LEVELS = 10_000
+_NAME = re.compile(r"^[A-Za-z_][\w.\- ]{0,63}$")
+
+Handling = Literal["stop", "other"]
+
+
+class Role(enum.StrEnum):
+    """What a column is to the objective."""
+
+    FEATURE = "feature"
+    SENSITIVE = "sensitive"
+    TARGET = "target"
+
+
+class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One variable: a role and a public domain of one of three kinds.
+
+    Parameters
+    ----------
+    name
+        The variable's name in every table.
+    role
+        feature, sensitive or target.
+    levels
+        Categorical domain: integers or texts.
+    bins
+        Numeric domain: edges ``e0 < e1 < …`` of the half-open intervals ``[e0, e1), [e1, e2), …``.
+    rule
+        Boolean domain: a rule such as ``PINCP > 50000``; codes are 0 (no) and 1 (yes).
+    source
+        Names the column may have in the data, the first one present is used. Default: `name`.
+    missing, unknown
+        What to do with a missing value and with one outside the domain: ``stop`` the release, or
+        count it in an extra ``other`` level.
+    model
+        How training sees the column: ``one-hot`` over the codes, ``scaled`` to
+        ``(x - centre) / width``, or ``drop``.
+    scale
+        ``(centre, width)`` for ``model="scaled"``; default: middle and half width of the bins.
+    """
+
+    name: str
+    role: Role
+    levels: tuple[int | str, ...] | None = None
+    bins: tuple[float, ...] | None = None
+    rule: str | None = None
+    source: tuple[str, ...] = ()
+    missing: Handling = "stop"
+    unknown: Handling = "stop"
+    model: Literal["one-hot", "scaled", "drop"] = "one-hot"
+    scale: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        _check_column(self)
+
+    @property
+    def has_other(self) -> bool:
+        """Whether the domain ends with the extra level ``other``."""
+        return "other" in (self.missing, self.unknown)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Readable name of each code, in code order."""
+        if self.levels is not None:
+            named = [str(level) for level in self.levels]
+        elif self.bins is not None:
+            named = [f"[{low:g},{high:g})" for low, high in zip(self.bins, self.bins[1:], strict=False)]
+        else:
+            named = ["no", "yes"]
+        return (*named, "other") if self.has_other else tuple(named)
+
+    @property
+    def size(self) -> int:
+        """Number of codes."""
+        if self.levels is not None:
+            known = len(self.levels)
+        else:
+            known = 2 if self.bins is None else len(self.bins) - 1
+        return known + self.has_other
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Names this column may have in the data."""
+        if self.rule is not None:
+            return Rule.parse(self.rule).columns
+        return self.source or (self.name,)
+
+
+class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """All variables of a task, in order, with an optional public row filter.
+
+    `where` lists rules that a row must satisfy to be counted (``AGEP > 16``); a filter looks at one
+    record at a time, so it does not change the sensitivity.
+    """
+
+    columns: tuple[Column, ...]
+    name: str = "schema"
+    where: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_schema(self)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Variable names in order."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of codes of each variable."""
+        return tuple(column.size for column in self.columns)
+
+    @property
+    def features(self) -> tuple[int, ...]:
+        """Positions of the features."""
+        return self._with(Role.FEATURE)
+
+    @property
+    def sensitive(self) -> tuple[int, ...]:
+        """Positions of the sensitive attributes."""
+        return self._with(Role.SENSITIVE)
+
+    @property
+    def target(self) -> int:
+        """Position of the target."""
+        return self._with(Role.TARGET)[0]
+
+    def _with(self, role: Role) -> tuple[int, ...]:
+        return tuple(i for i, column in enumerate(self.columns) if column.role == role)
+
+    def column(self, name: str) -> Column:
+        """The column called `name`, or a `SchemaError` that suggests the nearest name."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise SchemaError(f"schema '{self.name}' has no column '{name}'{nearest(name, self.names)}")
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the canonical JSON form: equal schemas have equal digests."""
+        return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
+
+    @classmethod
+    def load(cls, path: str | Path) -> Schema:
+        """Read a ``schema.toml``."""
+        path = Path(path)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise SchemaError(f"schema file '{path}' does not exist; check the path") from None
+        except (OSError, UnicodeDecodeError):
+            raise SchemaError(f"schema file '{path}' cannot be read as UTF-8 text") from None
+        return cls.parse(text, where=f"schema file '{path}'")
+
+    @classmethod
+    def parse(cls, text: str, *, where: str = "schema") -> Schema:
+        """Read a schema from TOML text. `where` names the source in errors."""
+        try:
+            tree = tomllib.loads(text)
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            raise SchemaError(f"{where} is not valid TOML: {error}") from None
+        columns = tree.pop("columns", None)
+        if not isinstance(columns, dict) or not columns:
+            raise SchemaError(f"{where} must have at least one [columns.NAME] table")
+        rows = []
+        for name, body in columns.items():
+            if not isinstance(body, dict):
+                raise SchemaError(f"{where}: columns.{name} must be a table, such as [columns.{name}]")
+            if isinstance(body.get("source"), str):
+                body = {**body, "source": [body["source"]]}
+            rows.append({"name": name, **body})
+        try:
+            return msgspec.convert({**tree, "columns": rows}, cls)
+        except msgspec.ValidationError as error:
+            raise SchemaError(f"{where}: {_place(error, list(columns))}") from None
+        except SchemaError as error:
+            raise SchemaError(f"{where}: {error}") from None
+
+    def to_toml(self) -> str:
+        """The schema as TOML text; `parse` reads it back unchanged."""
+        lines = [f"name = {_toml(self.name)}"]
+        if self.where:
+            lines.append(f"where = {_toml(list(self.where))}")
+        for column in self.columns:
+            lines += ["", f"[columns.{_toml(column.name)}]"]
+            for key, value in msgspec.to_builtins(column).items():
+                if key != "name":
+                    lines.append(f"{key} = {_toml(value)}")
+        return "\n".join(lines) + "\n"
+
+    def save(self, path: str | Path) -> None:
+        """Write the schema as TOML."""
+        Path(path).write_text(self.to_toml(), encoding="utf-8")
+
+    def select_rows(self, frame: FrameLike) -> pl.DataFrame:
+        """Read the needed columns of `frame` and keep the rows that satisfy `where`."""
+        rules = [Rule.parse(text) for text in self.where]
+        wanted = dict.fromkeys(
+            [name for column in self.columns for name in column.sources]
+            + [name for rule in rules for name in rule.columns]
+        )
+        rows = read(frame, list(wanted))
+        for rule in rules:
+            for name in rule.columns:
+                if name not in rows.columns:
+                    raise DataError(f"column '{name}' is missing from the data; the filter '{rule.text}' reads it")
+            yes, _ = rule.evaluate(rows)
+            rows = rows.filter(pl.Series(yes))
+        return rows
+
+    def encode(self, frame: FrameLike) -> npt.NDArray[np.int16]:
+        """Turn rows into integer codes.
+
+        Returns
+        -------
+        codes
+            Shape (variables, rows), C order: one contiguous line of codes for each variable.
+
+        Raises
+        ------
+        DataError
+            A column is missing or of the wrong type, or a value is missing or outside its domain
+            where the schema says stop. The message never holds a value or a count.
+        """
+        rows = self.select_rows(frame)
+        codes = np.empty((len(self.columns), rows.height), dtype=np.int16)
+        for position, column in enumerate(self.columns):
+            codes[position] = _encode(column, rows)
+        return codes
+
+
+def _check_column(column: Column) -> None:
+    name = column.name
+    if not _NAME.match(name):
+        raise SchemaError(
+            f"column name '{name[:70]}' must start with a letter and hold letters, digits, spaces, "
+            "dots, dashes (64 at most); rename it and give the data's own name as source"
+        )
+    kinds = [kind for kind in ("levels", "bins", "rule") if getattr(column, kind) is not None]
+    if len(kinds) != 1:
+        raise SchemaError(f"column '{name}' must declare exactly one of levels, bins or rule, got {kinds or 'none'}")
+    if column.levels is not None:
+        if len({str(level) for level in column.levels}) != len(column.levels):
+            raise SchemaError(f"column '{name}' must declare each level once")
+        if len({isinstance(level, str) for level in column.levels}) > 1:
+            raise SchemaError(f"column '{name}' must declare levels of one type: all integers or all text")
+        if any(isinstance(level, int) and abs(level) > 2**53 for level in column.levels):
+            raise SchemaError(f"column '{name}' must declare integer levels below 2^53 in size")
+        if column.has_other and "other" in column.levels:
+            raise SchemaError(f"column '{name}' cannot declare a level 'other' beside handling \"other\"; rename it")
+    if column.bins is not None:
+        edges = column.bins
+        if not all(math.isfinite(edge) for edge in edges):
+            raise SchemaError(f"column '{name}' must declare finite bin edges")
+        if any(low >= high for low, high in zip(edges, edges[1:], strict=False)):
+            raise SchemaError(f"column '{name}' must declare bin edges in increasing order")
+    if column.rule is not None:
+        Rule.parse(column.rule)
+        if column.source:
+            raise SchemaError(f"column '{name}' has a rule, which names its own source; drop 'source'")
+    known = column.size - column.has_other
+    if known < 1 or (column.role == Role.TARGET and known < 2):
+        least = 2 if column.role == Role.TARGET else 1
+        raise SchemaError(f"{column.role} column '{name}' must have at least {least} levels, got {max(known, 0)}")
+    if column.size > MAX_LEVELS:
+        raise SchemaError(f"column '{name}' must have at most {MAX_LEVELS} levels, got {column.size}; bin it")
+    if column.scale is not None and (column.model != "scaled" or not column.scale[1] > 0):
+        raise SchemaError(f"column '{name}': scale needs model = \"scaled\" and a positive width")
+    if column.model == "scaled" and (column.rule or (column.levels and isinstance(column.levels[0], str))):
+        raise SchemaError(f"column '{name}' must be numeric to be scaled; use model = \"one-hot\"")
+    if column.model == "scaled" and column.bins is None and column.scale is None:
+        raise SchemaError(f"column '{name}' must declare scale = [centre, width] to be scaled without bins")
+
+
+def _check_schema(schema: Schema) -> None:
+    names = schema.names
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise SchemaError(f"schema declares column '{twice[0]}' twice; drop one")
+    targets = [column.name for column in schema.columns if column.role == Role.TARGET]
+    if len(targets) != 1:
+        raise SchemaError(f"schema must declare exactly one target column, got {targets or 'none'}")
+    if not schema.features:
+        raise SchemaError('schema must declare at least one column with role = "feature"')
+    if len(schema.columns) > 500:
+        raise SchemaError(f"schema must declare at most 500 columns, got {len(schema.columns)}")
+    for text in schema.where:
+        Rule.parse(text)
+
+
+def _encode(column: Column, rows: pl.DataFrame) -> npt.NDArray[np.int16]:
+    if column.rule is not None:
+        for name in column.sources:
+            if name not in rows.columns:
+                raise DataError(f"column '{name}' is missing from the data; the rule '{column.rule}' reads it")
+        yes, missing = Rule.parse(column.rule).evaluate(rows)
+        codes = yes.astype(np.int16)
+        unknown = np.zeros_like(missing)
+    else:
+        present = [name for name in column.sources if name in rows.columns]
+        if not present:
+            wanted = " or ".join(f"'{name}'" for name in column.sources)
+            raise DataError(f"column {wanted} is missing from the data; add it, or name its source in the schema")
+        series = rows.get_column(present[0])
+        if series.dtype.is_float():
+            series = series.fill_nan(None)
+        missing = series.is_null().to_numpy()
+        if column.bins is not None:
+            codes, unknown = _encode_bins(column, series)
+        else:
+            codes, unknown = _encode_levels(column, series)
+        unknown &= ~missing
+    _place_other(column, codes, missing, column.missing, "a missing value", "missing")
+    _place_other(column, codes, unknown, column.unknown, "a value outside its declared domain", "unknown")
+    return codes
+
+
+def _place_other(
+    column: Column,
+    codes: npt.NDArray[np.int16],
+    where: npt.NDArray[np.bool_],
+    handling: Handling,
+    what: str,
+    key: str,
+) -> None:
+    if not where.any():
+        return
+    if handling == "stop":
+        raise DataError(
+            f"column '{column.name}' holds {what} and the schema says stop; "
+            f'clean the data, or declare {key} = "other" for this column'
+        )
+    codes[where] = column.size - 1
+
+
+def _encode_bins(column: Column, series: pl.Series) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.bool_]]:
+    assert column.bins is not None
+    if not (series.dtype.is_numeric() or series.dtype in (pl.Boolean, pl.Null)):
+        raise DataError(f"column '{column.name}' must hold numbers to be binned, got {_type_name(series)}")
+    values = series.cast(pl.Float64).to_numpy()
+    edges = np.asarray(column.bins)
+    codes = np.searchsorted(edges, values, side="right") - 1
+    unknown = ~((values >= edges[0]) & (values < edges[-1]))
+    codes[unknown] = 0
+    return codes.astype(np.int16), unknown
+
+
+def _encode_levels(column: Column, series: pl.Series) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.bool_]]:
+    assert column.levels is not None
+    if series.dtype == pl.Null:
+        return np.zeros(len(series), np.int16), np.ones(len(series), dtype=bool)
+    if isinstance(column.levels[0], str):
+        if series.dtype not in (pl.String, pl.Categorical, pl.Enum):
+            raise DataError(f"column '{column.name}' must hold text, as its levels do, got {_type_name(series)}")
+        lookup = {level: code for code, level in enumerate(column.levels)}
+        coded = series.cast(pl.String).replace_strict(lookup, default=-1, return_dtype=pl.Int16)
+        codes = coded.fill_null(-1).to_numpy().astype(np.int16)
+    else:
+        if not (series.dtype.is_numeric() or series.dtype == pl.Boolean):
+            raise DataError(f"column '{column.name}' must hold numbers, as its levels do, got {_type_name(series)}")
+        codes = _encode_integers(np.asarray(column.levels, dtype=np.int64), series)
+    unknown = codes < 0
+    codes[unknown] = 0
+    return codes, unknown
+
+
+def _encode_integers(levels: npt.NDArray[np.int64], series: pl.Series) -> npt.NDArray[np.int16]:
+    """Code of each value, -1 where it is no level. The look-up table spans the *declared* levels only."""
+    values = series.cast(pl.Float64).fill_null(np.nan).to_numpy()
+    order = np.argsort(levels)
+    low, high = int(levels[order[0]]), int(levels[order[-1]])
+    with np.errstate(invalid="ignore"):
+        inside = (values >= low) & (values <= high) & (values == np.floor(values))
+    whole = np.where(inside, values, low).astype(np.int64)
+    if high - low < 1_000_000:
+        table = np.full(high - low + 1, -1, dtype=np.int16)
+        table[levels - low] = np.arange(len(levels), dtype=np.int16)
+        codes = table[whole - low]
+    else:
+        at = np.minimum(np.searchsorted(levels[order], whole), len(levels) - 1)
+        codes = np.where(levels[order][at] == whole, order[at], -1).astype(np.int16)
+    codes[~inside] = -1
+    return codes
+
+
+def _type_name(series: pl.Series) -> str:
+    return "text" if series.dtype in (pl.String, pl.Categorical, pl.Enum) else str(series.dtype)
+
+
+def _place(error: Exception, names: Sequence[str]) -> str:
+    """msgspec's message with ``$.columns[3]`` replaced by the column's name."""
+
+    def name(match: re.Match[str]) -> str:
+        index = int(match.group(1))
+        return f"columns.{names[index]}" if index < len(names) else match.group(0)
+
+    return re.sub(r"\$\.columns\[(\d+)\]", name, str(error)).replace("`$`", "the top level")
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return msgspec.json.encode(value).decode()
+    if isinstance(value, float):
+        return repr(int(value)) + ".0" if value.is_integer() and abs(value) < 1e15 else repr(value)
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    return str(value)
