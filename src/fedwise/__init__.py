@@ -1,3 +1,54 @@
-"""fedwise: choose who trains before anyone trains."""
+"""fedwise: choose who trains before anyone trains.
+
+The public API. Heavy modules load when a name is first used, so that ``import fedwise`` is instant.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from .errors import FedwiseError as FedwiseError
+    from .objective import Terms as Terms
+    from .objective import Weights as Weights
+    from .plan import Plan as Plan
+    from .plan import plan as plan
+    from .pool import Pool as Pool
+    from .privacy.ledger import Ledger as Ledger
+    from .release import Release as Release
+    from .release import release as release
+    from .schema import Column as Column
+    from .schema import Role as Role
+    from .schema import Schema as Schema
+
+_HOME = {
+    "Column": "schema",
+    "FedwiseError": "errors",
+    "Ledger": "privacy.ledger",
+    "Plan": "plan",
+    "Pool": "pool",
+    "Release": "release",
+    "Role": "schema",
+    "Schema": "schema",
+    "Terms": "objective",
+    "Weights": "objective",
+    "plan": "plan",
+    "release": "release",
+}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'fedwise' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -12,15 +12,18 @@ import math
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from .errors import FedwiseError
-from .estimate.estimates import Estimates
 from .schema import Schema
 from .tables import Layout
+
+if TYPE_CHECKING:
+    from .estimate.estimates import Estimates
 
 Floats = npt.NDArray[np.float64]
 

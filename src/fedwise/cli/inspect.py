@@ -1,0 +1,107 @@
+"""fedwise inspect: what a release or a directory of them says, and whether it holds together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .console import JsonOption, print_json, print_table, progress, stderr
+
+
+def inspect(
+    path: Annotated[Path, typer.Argument(help="A release file, a plan.json, or a directory of releases.")],
+    json: JsonOption = False,
+) -> None:
+    """Validate and describe releases: promise, tables, and a consistency screen.
+
+    Example: fedwise inspect releases/
+
+    The screen tests whether the same variable's marginals agree across tables within the noise; an honest
+    release fails it once in a million. Exit code 1 when a release is flagged.
+    """
+    from ..plan import Plan
+    from ..pool import Pool, release_files
+
+    if path.is_file() and b'"fedwise/plan/' in path.read_bytes()[:200]:
+        import msgspec
+
+        found = Plan.load(path)
+        if json:
+            print_json(msgspec.to_builtins(found))
+        else:
+            stderr().print(str(found), markup=False)
+        return
+    files = release_files(path)
+    with progress() as bar:
+        task = bar.add_task("reading releases", total=len(files), best="")
+        pool = Pool.load(files, accept_flagged=True, progress=lambda done, _: bar.update(task, completed=done))
+    report = describe(pool)
+    if json:
+        print_json(report)
+    else:
+        _show(report)
+    if pool.flags:
+        raise typer.Exit(1)
+
+
+def describe(pool: object) -> dict[str, object]:
+    """What `inspect` says of a pool, as plain values. Only released numbers appear."""
+    from ..estimate.consistency import consistent
+    from ..pool import Pool
+
+    assert isinstance(pool, Pool)
+    plan = pool.plan
+    _, _, totals, consistency = consistent(pool.matrix, plan.layout, plan.sigmas)
+    flags = {flag.client: flag.reason for flag in pool.flags}
+    return {
+        "clients": [
+            {
+                "client": name,
+                "source": source,
+                "records_estimate": round(float(total)),
+                "p_value": float(p),
+                "flag": flags.get(name),
+            }
+            for name, source, total, p in zip(
+                pool.clients, pool.sources, totals, consistency.p_value, strict=True
+            )
+        ],
+        "promise": plan.promise,
+        "epsilon": plan.promise_epsilon,
+        "delta": plan.delta,
+        "private": plan.private,
+        "simulated": pool.simulated,
+        "plan_digest": plan.digest,
+        "schema": plan.schema.name,
+        "tables": len(plan.tables),
+        "cells": plan.layout.cells,
+        "noise": {"least": float(plan.sigmas.min()), "most": float(plan.sigmas.max())},
+        "flagged": sorted(flags),
+    }
+
+
+def _show(report: dict[str, object]) -> None:
+    console = stderr()
+    console.print(f"schema '{report['schema']}', plan {str(report['plan_digest'])[:12]}", markup=False)
+    console.print(f"{report['promise']}", markup=False)
+    noise = report["noise"]
+    assert isinstance(noise, dict)
+    console.print(
+        f"{report['tables']} tables, {report['cells']} cells, noise σ from {noise['least']:.4g} to {noise['most']:.4g}",
+        markup=False,
+    )
+    if report["simulated"]:
+        console.print("SIMULATED noise: these releases protect nobody; for experiments on public data", markup=False)
+    rows = report["clients"]
+    assert isinstance(rows, list)
+    print_table(
+        f"{len(rows)} release(s)",
+        ["client", "records (estimate)", "consistency p", "verdict"],
+        [
+            [row["client"], f"{row['records_estimate']:,}", f"{row['p_value']:.3g}", row["flag"] or "ok"]
+            for row in rows
+        ],
+        right=["records (estimate)", "consistency p"],
+    )

@@ -1,0 +1,107 @@
+"""fedwise plan: say what will be asked of every client, or draft a schema."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .console import ForceOption, JsonOption, print_json, stderr
+
+if TYPE_CHECKING:
+    from ..schema import Schema
+
+
+def plan(
+    schema: Annotated[
+        str | None, typer.Argument(help="A schema.toml, or the name of a shipped schema such as 'income'.")
+    ] = None,
+    epsilon: Annotated[str, typer.Option("--epsilon", "-e", help="Privacy budget; 'inf' means no privacy.")] = "1.0",
+    delta: Annotated[float, typer.Option("--delta", "-d", help="Failure probability of the promise.")] = 1e-5,
+    weights: Annotated[Path | None, typer.Option("--weights", help="weights.toml of the loss.")] = None,
+    calibration: Annotated[str, typer.Option(help="tight, or rdp as in the paper.")] = "tight",
+    allocation: Annotated[str, typer.Option(help="weighted, or uniform as in the paper.")] = "weighted",
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Where to write the plan (or draft).")] = None,
+    init: Annotated[
+        Path | None, typer.Option("--init", help="Draft a schema from the column names and types of this data file.")
+    ] = None,
+    force: ForceOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Plan which tables are asked of every client, with what noise, under which promise.
+
+    Example: fedwise plan income.toml --epsilon 1 --delta 1e-5 -o plan.json
+
+    Draft a schema first: fedwise plan --init people.parquet -o schema.toml
+    """
+    if init is not None:
+        _draft(init, output, force=force, as_json=json)
+        return
+    import msgspec
+
+    from ..errors import PlanError
+    from ..objective import Weights
+    from ..plan import plan as make_plan
+
+    if schema is None:
+        raise PlanError("plan needs a schema: name a schema.toml, or draft one with --init DATA")
+    if calibration not in ("tight", "rdp"):
+        raise PlanError(f"--calibration must be tight or rdp, got '{calibration}'")
+    if allocation not in ("weighted", "uniform"):
+        raise PlanError(f"--allocation must be weighted or uniform, got '{allocation}'")
+    try:
+        budget = float(epsilon)
+    except ValueError:
+        raise PlanError(f"--epsilon must be a number or inf, got '{epsilon}'") from None
+    made = make_plan(
+        load_schema(schema),
+        budget,
+        delta=delta,
+        weights=Weights.load(weights) if weights else None,
+        calibration=calibration,  # type: ignore[arg-type]  # checked above
+        allocation=allocation,  # type: ignore[arg-type]  # checked above
+    )
+    if output is not None:
+        made.save(output, force=force)
+    console = stderr()
+    if json:
+        print_json(msgspec.to_builtins(made))
+    else:
+        console.print(str(made), markup=False, highlight=False)
+    if output is not None:
+        console.print(f"\nwritten to {output}; next: fedwise release {output} DATA --client NAME", markup=False)
+
+
+def load_schema(name: str) -> Schema:
+    """The schema in a file, or the shipped one of that name."""
+    from ..errors import SchemaError, nearest
+    from ..schema import Schema
+
+    path = Path(name)
+    if path.exists() or path.suffix:
+        return Schema.load(path)
+    from ..data import schema, schemas
+
+    if name not in schemas():
+        raise SchemaError(f"'{name}' is neither a file nor a shipped schema{nearest(name, schemas())}")
+    return schema(name)
+
+
+def _draft(data: Path, output: Path | None, *, force: bool, as_json: bool) -> None:
+    from ..draft import draft_schema
+    from ..files import write_new
+    from ..frame import column_types
+
+    text = draft_schema(column_types(data), name=data.stem)
+    if output is not None:
+        write_new(output, text.encode(), force=force)
+    if as_json:
+        print_json({"draft": text, "output": str(output) if output else None})
+    elif output is None:
+        typer.echo(text)
+    stderr().print(
+        "This is a draft from column names and types only. Fill in every domain from public knowledge "
+        "(a data dictionary, a form), never from the rows: a domain read from data is not private.",
+        markup=False,
+    )

@@ -1,0 +1,88 @@
+"""fedwise release: answer a plan with noisy tables of local data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .console import ForceOption, JsonOption, print_json, stderr
+
+
+def release(
+    plan: Annotated[Path, typer.Argument(help="The plan.json received from the coordinator.")],
+    data: Annotated[Path, typer.Argument(help="Your rows: a CSV or Parquet file. They stay here.")],
+    client: Annotated[str, typer.Option("--client", "-c", help="Public name of this client.")],
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Release file. [CLIENT.release.json]")] = None,
+    ledger: Annotated[
+        Path | None, typer.Option("--ledger", "-l", help="Budget ledger of this data set. [DATA.ledger.db]")
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option("--budget", help="Total epsilon when the ledger is new. [the plan's: room for this release only]"),
+    ] = None,
+    schema: Annotated[
+        str | None, typer.Option("--schema", help="Your own copy of the schema: refuse a plan of another one.")
+    ] = None,
+    simulated: Annotated[
+        bool, typer.Option("--simulated", help="Seeded noise for experiments on public data: NO privacy.")
+    ] = False,
+    seed: Annotated[int | None, typer.Option("--seed", help="Seed of simulated noise; refused for a real release.")] = None,
+    force: ForceOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Release noisy tables of your data in answer to a plan, and charge your ledger first.
+
+    Example: fedwise release plan.json people.parquet --client CA -o releases/CA.release.json
+
+    Only the release file leaves. The rows, the exact counts and the ledger stay with you.
+    """
+    from ..errors import PlanError
+    from ..files import refuse_existing
+    from ..plan import Plan
+    from ..privacy.ledger import Ledger
+    from ..release import SUFFIX, check_client
+    from ..release import release as make_release
+    from .plan import load_schema
+
+    # Everything that can be refused is refused before the ledger is touched.
+    check_client(client)
+    asked = Plan.load(plan)
+    if schema is not None and load_schema(schema).digest != asked.schema_digest:
+        raise PlanError(f"plan file '{plan}' asks for another schema than '{schema}'; get a plan for your schema")
+    target = output or Path(f"{client}{SUFFIX}")
+    refuse_existing(target, force=force)
+    book = None
+    if asked.private and not simulated:
+        asked.schema.encode(data)  # a dry run: bad data must not even create a ledger
+        where = ledger or data.with_name(data.name + ".ledger.db")
+        book = Ledger(where) if where.exists() else Ledger(where, budget or asked.epsilon, asked.delta)
+    made = make_release(asked, data, client=client, ledger=book, simulated=simulated, seed=seed)
+    made.save(target, force=force)
+    balance = book.balance() if book else None
+    if json:
+        print_json(
+            {
+                "client": client,
+                "output": str(target),
+                "label": made.label,
+                "epsilon": made.epsilon,
+                "delta": made.delta,
+                "plan_digest": made.plan_digest,
+                "tables": len(made.tables),
+                "ledger": {"path": str(book.path), "balance": balance} if book else None,
+            }
+        )
+        return
+    console = stderr()
+    console.print(f"released {len(made.tables)} noisy tables of '{client}' to {target} ({made.label})", markup=False)
+    console.print(f"  {asked.promise}", markup=False)
+    if balance is not None and book is not None:
+        console.print(
+            f"  ledger {book.path}: spent epsilon {balance.spent:.4g} of {balance.epsilon:g}, "
+            f"{balance.remaining:.4g} left (delta {balance.delta:g})",
+            markup=False,
+        )
+    if made.label != "private":
+        console.print(f"  WARNING: this release is {made.label}; do not make one from people's data", markup=False)

@@ -1,0 +1,220 @@
+"""Plan: the public request. Which tables, with what noise, under which promise."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from functools import cached_property
+from itertools import combinations
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from .allocation import shares
+from .errors import PlanError
+from .files import decode, read_bytes, write_new
+from .objective import Weights, pair_weights, term_of
+from .privacy.calibration import calibrate, gaussian_delta
+from .schema import Schema
+from .tables import Layout
+
+FORMAT = "fedwise/plan/1"
+#: More cells than this do not fit a release that people can read and servers can sum.
+MAX_CELLS = 2_000_000
+
+Infinite = Literal["inf"]
+
+
+class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One table asked for: the pair of variables, its shape, and the scale of its noise."""
+
+    pair: tuple[str, str]
+    shape: tuple[int, int]
+    sigma: float
+
+
+class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, kw_only=True):
+    """Everything a client needs to decide and to answer: public, and bound by a digest.
+
+    Make one with `fedwise.plan`. ``print(plan)`` shows the promise and every table.
+    """
+
+    format: Literal["fedwise/plan/1"] = FORMAT
+    schema: Schema
+    schema_digest: str
+    promise_epsilon: float | Infinite = msgspec.field(name="epsilon")
+    delta: float
+    charge_mu: float | Infinite = msgspec.field(name="mu")
+    calibration: Literal["tight", "rdp"]
+    allocation: Literal["weighted", "uniform"]
+    weights: Weights
+    tables: tuple[Request, ...]
+    digest: str = ""
+
+    @property
+    def epsilon(self) -> float:
+        """ε of the promise; infinite for a plan without privacy."""
+        return float(self.promise_epsilon)
+
+    @property
+    def mu(self) -> float:
+        """Gaussian-DP parameter the ledger is charged with."""
+        return float(self.charge_mu)
+
+    @property
+    def private(self) -> bool:
+        """Whether the releases of this plan carry noise."""
+        return not math.isinf(self.epsilon)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Where the cells of the tables live in one flat vector."""
+        return Layout.of(self.schema, tuple(table.pair for table in self.tables))
+
+    @cached_property
+    def sigmas(self) -> npt.NDArray[np.float64]:
+        """Noise scale of each table, shape (tables,)."""
+        return np.array([table.sigma for table in self.tables])
+
+    def compute_digest(self) -> str:
+        """SHA-256 over everything but the digest itself."""
+        body = msgspec.structs.replace(self, digest="")
+        return hashlib.sha256(msgspec.json.encode(body)).hexdigest()
+
+    def verify(self, where: str = "plan") -> None:
+        """Refuse a plan that was edited, or whose parts contradict one another."""
+        if self.compute_digest() != self.digest:
+            raise PlanError(f"{where} does not match its digest: it was edited or damaged; ask for a new copy")
+        if self.schema.digest != self.schema_digest:
+            raise PlanError(f"{where} does not match the digest of its schema; ask for a new copy")
+        known = {name: size for name, size in zip(self.schema.names, self.schema.sizes, strict=True)}
+        seen: set[frozenset[str]] = set()
+        for table in self.tables:
+            x, y = table.pair
+            if x not in known or y not in known or x == y or frozenset((x, y)) in seen:
+                raise PlanError(f"{where} asks for the pair {x} × {y}, which is unknown or repeated")
+            if table.shape != (known[x], known[y]):
+                raise PlanError(f"{where} gives {x} × {y} a shape other than the schema's")
+            if not (math.isfinite(table.sigma) and (table.sigma > 0) == self.private):
+                raise PlanError(f"{where} gives {x} × {y} a noise scale that does not fit its promise")
+            seen.add(frozenset((x, y)))
+        if not self.tables or self.layout.cells > MAX_CELLS:
+            raise PlanError(f"{where} must ask for between 1 and {MAX_CELLS} cells, got {self.layout.cells}")
+        if self.private:
+            # A digest proves that nothing changed on the way, not that the maker was honest: check the promise.
+            spent = math.sqrt(float(np.sum(self.sigmas**-2.0)))
+            if gaussian_delta(spent, self.epsilon) > self.delta or self.mu < spent:
+                raise PlanError(f"{where} carries less noise than its promise needs; do not answer it")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Plan:
+        """Read and verify a ``plan.json``."""
+        path = Path(path)
+        data = read_bytes(path, what="plan file", error=PlanError)
+        return cls.decode(data, where=f"plan file '{path}'")
+
+    @classmethod
+    def decode(cls, data: bytes, *, where: str = "plan") -> Plan:
+        """Read and verify a plan from JSON bytes."""
+        found = decode(data, cls, what=where, error=PlanError)
+        found.verify(where)
+        return found
+
+    def encode(self) -> bytes:
+        """The plan as indented JSON."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
+
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the plan as JSON."""
+        write_new(Path(path), self.encode(), force=force, error=PlanError)
+
+    @property
+    def promise(self) -> str:
+        """The promise in words."""
+        if not self.private:
+            return (
+                "NO PRIVACY: epsilon is infinite, the tables are exact. Anyone who sees this release may learn "
+                "whether a given person is in the data."
+            )
+        return (
+            f"Adding or removing any one record changes the probability of any outcome of this release by a factor "
+            f"of at most e^{self.epsilon:g} = {math.exp(min(self.epsilon, 700)):.3g}, except with probability "
+            f"{self.delta:g} (({self.epsilon:g}, {self.delta:g})-differential privacy, all {len(self.tables)} tables "
+            "together)."
+        )
+
+    def __str__(self) -> str:
+        lines = [
+            f"Plan {self.digest[:12]} for schema '{self.schema.name}'",
+            f"  {self.promise}",
+            f"  {len(self.tables)} tables, {self.layout.cells} cells, calibration {self.calibration}, "
+            f"allocation {self.allocation}",
+            "",
+            f"  {'table':<32}{'cells':>8}{'noise σ':>12}  term",
+        ]
+        for table, (x, y) in zip(self.tables, self.layout.pairs, strict=True):
+            name = " × ".join(table.pair)
+            term = term_of(self.schema, x, y) or "-"
+            lines.append(f"  {name:<32}{table.shape[0] * table.shape[1]:>8}{table.sigma:>12.4g}  {term}")
+        return "\n".join(lines)
+
+
+def plan(
+    schema: Schema,
+    epsilon: float = 1.0,
+    *,
+    delta: float = 1e-5,
+    weights: Weights | None = None,
+    calibration: Literal["tight", "rdp"] = "tight",
+    allocation: Literal["weighted", "uniform"] = "weighted",
+) -> Plan:
+    """Ask for exactly the tables the objective uses, under one promise for all of them together.
+
+    Parameters
+    ----------
+    schema
+        The public columns and domains.
+    epsilon, delta
+        The promise for adding or removing one record. ``math.inf`` means no privacy, and says so.
+    weights
+        Weights of the loss: a table of weight 0 is not asked for, heavier ones get more precision.
+    calibration
+        ``tight`` (analytic Gaussian) or ``rdp`` (the paper's closed form).
+    allocation
+        ``weighted`` precision by weight and size of a table, or ``uniform``.
+
+    Raises
+    ------
+    PlanError
+        The promise or the request is out of bounds.
+    """
+    weights = weights or Weights()
+    everything = Layout(schema.names, schema.sizes, tuple(combinations(range(len(schema.columns)), 2)))
+    used = np.flatnonzero(pair_weights(schema, everything, weights))
+    pairs = tuple(everything.pairs[j] for j in used)
+    if not pairs:
+        raise PlanError("plan must ask for at least one table; the schema has no pair with a weight above 0")
+    layout = Layout(schema.names, schema.sizes, pairs)
+    if layout.cells > MAX_CELLS:
+        raise PlanError(f"plan must ask for at most {MAX_CELLS} cells, got {layout.cells}; use fewer levels")
+    sigmas, mu = calibrate(
+        epsilon, delta, shares(schema, layout, weights, allocation), calibration=calibration
+    )
+    unsigned = Plan(
+        schema=schema,
+        schema_digest=schema.digest,
+        promise_epsilon="inf" if math.isinf(epsilon) else float(epsilon),
+        delta=float(delta),
+        charge_mu="inf" if math.isinf(mu) else mu,
+        calibration=calibration,
+        allocation=allocation,
+        weights=weights,
+        tables=tuple(
+            Request(pair=(schema.names[x], schema.names[y]), shape=shape, sigma=float(sigma))
+            for (x, y), shape, sigma in zip(layout.pairs, layout.shapes, sigmas, strict=True)
+        ),
+    )
+    return msgspec.structs.replace(unsigned, digest=unsigned.compute_digest())
