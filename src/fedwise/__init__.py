@@ -6,6 +6,8 @@ The public API. Heavy modules load when a name is first used, so that ``import f
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -48,6 +50,17 @@ def __getattr__(name: str) -> Any:
         globals()[name] = value
         return value
     raise AttributeError(f"module 'fedwise' has no attribute '{name}'")
+
+
+class _Package(ModuleType):
+    """Keeps ``fedwise.plan`` the function when the import system wants to bind the module plan.py there."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOME and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:

@@ -36,7 +36,9 @@ def draft_schema(types: Mapping[str, pl.DataType], *, name: str) -> str:
         if kind.is_float():
             lines.append("bins = []      # CONFIRM: edges in increasing order, such as [0, 10, 20, 50]")
         elif kind.is_integer():
-            lines.append("levels = []    # CONFIRM: integer codes, such as [1, 2, 3]; or use bins = [...] instead")
+            lines.append(
+                "levels = []    # CONFIRM: integer codes, such as [1, 2, 3]; or use bins = [...] instead"
+            )
         elif kind == pl.Boolean:
             lines.append("levels = [0, 1]")
         else:

@@ -45,7 +45,9 @@ def decode(data: bytes, kind: type[T], *, what: str, error: type[FedwiseError]) 
         raise error(f"{what} is not valid: {reason}") from None
 
 
-def write_new(path: Path, data: bytes, *, force: bool = False, error: type[FedwiseError] = FedwiseError) -> None:
+def write_new(
+    path: Path, data: bytes, *, force: bool = False, error: type[FedwiseError] = FedwiseError
+) -> None:
     """Write a file whole: a reader sees the old file, the new one, or none, never half of one.
 
     Raises
@@ -67,7 +69,9 @@ def write_new(path: Path, data: bytes, *, force: bool = False, error: type[Fedwi
     except OSError as cause:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
-        raise error(f"'{path}' cannot be written ({cause.strerror}); check the directory and free space") from None
+        raise error(
+            f"'{path}' cannot be written ({cause.strerror}); check the directory and free space"
+        ) from None
     except BaseException:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)

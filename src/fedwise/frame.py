@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from .errors import DataError
@@ -15,7 +16,7 @@ from .errors import DataError
 FrameLike = Any
 
 
-def read(frame: FrameLike, columns: Sequence[str] | None = None) -> pl.DataFrame:
+def read(frame: FrameLike, columns: Sequence[str] | None = None, *, text: Sequence[str] = ()) -> pl.DataFrame:
     """Bring rows into one polars frame, reading only `columns` where that is possible.
 
     Parameters
@@ -25,6 +26,8 @@ def read(frame: FrameLike, columns: Sequence[str] | None = None) -> pl.DataFrame
         Parquet file.
     columns
         Names to keep; names that are not present are left out (the schema reports them).
+    text
+        Names whose values are text even where a CSV file makes them look like numbers: ``01``.
 
     Raises
     ------
@@ -32,11 +35,14 @@ def read(frame: FrameLike, columns: Sequence[str] | None = None) -> pl.DataFrame
         The file is missing, empty or unreadable, or two columns share a name. No message quotes data.
     """
     if isinstance(frame, str | Path):
-        return _keep(_read_path(Path(frame), columns), columns)
+        return _keep(_read_path(Path(frame), columns, text), columns)
     if isinstance(frame, pl.LazyFrame):
-        present = frame.collect_schema().names()
-        kept = present if columns is None else [c for c in columns if c in present]
-        return frame.select(kept).collect()
+        try:
+            present = frame.collect_schema().names()
+            kept = present if columns is None else [c for c in columns if c in present]
+            return frame.select(kept).collect()
+        except (pl.exceptions.PolarsError, OSError):
+            raise DataError("the lazy frame cannot be collected; check its query and files") from None
     if isinstance(frame, pl.DataFrame):
         return _keep(frame, columns)
     kind = type(frame).__module__.split(".")[0]
@@ -62,15 +68,15 @@ def column_types(path: Path) -> dict[str, pl.DataType]:
             _refuse_duplicates(_csv_header(path), f"'{path}'")
             return dict(pl.scan_csv(path, infer_schema_length=10_000).collect_schema())
         return dict(pl.scan_parquet(path).collect_schema())
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise DataError(f"data file '{path}' cannot be read as {_kind(path)}; check the file") from error
+    except (pl.exceptions.PolarsError, OSError, UnicodeDecodeError, csv.Error):
+        raise DataError(f"data file '{path}' cannot be read as {_kind(path)}; check the file") from None
 
 
 def _keep(frame: pl.DataFrame, columns: Sequence[str] | None) -> pl.DataFrame:
     return frame if columns is None else frame.select([c for c in columns if c in frame.columns])
 
 
-def _read_path(path: Path, columns: Sequence[str] | None) -> pl.DataFrame:
+def _read_path(path: Path, columns: Sequence[str] | None, text: Sequence[str]) -> pl.DataFrame:
     if not path.exists():
         raise DataError(f"data file '{path}' does not exist; check the path")
     if path.is_dir():
@@ -82,14 +88,19 @@ def _read_path(path: Path, columns: Sequence[str] | None) -> pl.DataFrame:
             header = _csv_header(path)
             _refuse_duplicates(header, f"'{path}'")
             kept = None if columns is None else [c for c in columns if c in header]
-            return pl.read_csv(path, columns=kept, infer_schema_length=None)
+            as_text = {c: pl.String for c in text if c in header}
+            return pl.read_csv(path, columns=kept, schema_overrides=as_text, infer_schema_length=None)
         present = pl.read_parquet_schema(path)
-        return pl.read_parquet(path, columns=None if columns is None else [c for c in columns if c in present])
-    except pl.exceptions.PolarsError:
+        return pl.read_parquet(
+            path, columns=None if columns is None else [c for c in columns if c in present]
+        )
+    except (pl.exceptions.PolarsError, csv.Error):
         # polars quotes the offending cell in its message: private data, so the cause is dropped.
         raise DataError(f"data file '{path}' cannot be read as {_kind(path)}; check the file") from None
     except OSError as error:
-        raise DataError(f"data file '{path}' cannot be read ({error.strerror}); check its permissions") from None
+        raise DataError(
+            f"data file '{path}' cannot be read ({error.strerror}); check its permissions"
+        ) from None
     except UnicodeDecodeError:
         raise DataError(f"data file '{path}' is not UTF-8 text; convert it first") from None
 
@@ -102,8 +113,8 @@ def _from_pandas(frame: Any, columns: Sequence[str] | None) -> pl.DataFrame:
 
 
 def _series_from_pandas(name: str, column: Any) -> pl.Series:
-    # Without pyarrow: numbers go through numpy, everything else value by value.
-    if column.dtype.kind in "iufb":
+    # Without pyarrow: numbers go through numpy, everything else (nullable numbers too) value by value.
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iufb":
         return pl.Series(name, column.to_numpy(), nan_to_null=True)
     missing = column.isna().to_numpy()
     values = [None if gone else value for value, gone in zip(column.tolist(), missing, strict=True)]

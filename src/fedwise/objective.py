@@ -111,7 +111,9 @@ def entropy_sum(counts: Floats) -> float:
     return float(np.sum(positive * np.log2(positive)))
 
 
-def information(table: Floats, x: Floats | None = None, y: Floats | None = None, n: float | None = None) -> float:
+def information(
+    table: Floats, x: Floats | None = None, y: Floats | None = None, n: float | None = None
+) -> float:
     """Mutual information in bits of one table of counts.
 
     Without marginals `x`, `y` and total `n`: the plug-in estimate of the table clipped at zero. With
@@ -142,7 +144,9 @@ def terms(estimates: Estimates, federation: Sequence[int] | npt.NDArray[np.int64
             at = estimates.marginal_offsets
             marginals = estimates.marginals[members].sum(axis=0)
             total = float(estimates.totals[members].sum())
-            sums[term] += information(table, marginals[at[x] : at[x + 1]], marginals[at[y] : at[y + 1]], total)
+            sums[term] += information(
+                table, marginals[at[x] : at[x + 1]], marginals[at[y] : at[y + 1]], total
+            )
     return Terms(**sums)
 
 

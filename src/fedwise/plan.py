@@ -21,7 +21,7 @@ from .privacy.calibration import calibrate, gaussian_delta
 from .schema import Schema
 from .tables import Layout
 
-FORMAT = "fedwise/plan/1"
+FORMAT: Literal["fedwise/plan/1"] = "fedwise/plan/1"
 #: More cells than this do not fit a release that people can read and servers can sum.
 MAX_CELLS = 2_000_000
 
@@ -87,7 +87,9 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, k
     def verify(self, where: str = "plan") -> None:
         """Refuse a plan that was edited, or whose parts contradict one another."""
         if self.compute_digest() != self.digest:
-            raise PlanError(f"{where} does not match its digest: it was edited or damaged; ask for a new copy")
+            raise PlanError(
+                f"{where} does not match its digest: it was edited or damaged; ask for a new copy"
+            )
         if self.schema.digest != self.schema_digest:
             raise PlanError(f"{where} does not match the digest of its schema; ask for a new copy")
         known = {name: size for name, size in zip(self.schema.names, self.schema.sizes, strict=True)}

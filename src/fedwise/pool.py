@@ -232,7 +232,9 @@ def release_files(path: str | Path | Iterable[str | Path]) -> list[Path]:
             raise PoolError(f"releases '{root}' do not exist; check the path")
         if root.is_file():
             return [root]
-        files = sorted(file for file in root.glob("*.json") if file.name not in ("plan.json", "selection.json"))
+        files = sorted(
+            file for file in root.glob("*.json") if file.name not in ("plan.json", "selection.json")
+        )
         if not files:
             raise PoolError(f"releases '{root}' hold no *{SUFFIX} file; run fedwise release first")
         return files

@@ -18,7 +18,7 @@ from .privacy.ledger import Ledger
 from .privacy.noise import NoisyCounts, add_noise, add_simulated_noise, no_noise
 from .tables import count
 
-FORMAT = "fedwise/release/1"
+FORMAT: Literal["fedwise/release/1"] = "fedwise/release/1"
 SUFFIX = ".release.json"
 #: No noisy count of a real data set comes near this; larger numbers are an attempt to overflow sums.
 MAX_COUNT = 2**50
@@ -72,10 +72,14 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         if self.private != self.plan.private:
             raise ReleaseError(f"{where} states the wrong privacy for its plan; ask for a new copy")
         if len(self.tables) != len(self.plan.tables):
-            raise ReleaseError(f"{where} holds {len(self.tables)} tables, its plan asks for {len(self.plan.tables)}")
+            raise ReleaseError(
+                f"{where} holds {len(self.tables)} tables, its plan asks for {len(self.plan.tables)}"
+            )
         for table, asked in zip(self.tables, self.plan.tables, strict=True):
             if (table.pair, table.shape, table.sigma) != (asked.pair, asked.shape, asked.sigma):
-                raise ReleaseError(f"{where}: table {' × '.join(table.pair)} is not the one its plan asks for")
+                raise ReleaseError(
+                    f"{where}: table {' × '.join(table.pair)} is not the one its plan asks for"
+                )
             if len(table.counts) != asked.shape[0] * asked.shape[1]:
                 raise ReleaseError(f"{where}: table {' × '.join(table.pair)} has the wrong number of counts")
             if max(table.counts) > MAX_COUNT or min(table.counts) < -MAX_COUNT:
@@ -157,9 +161,13 @@ def release(
     plan.verify()
     check_client(client)
     if simulated and seed is None:
-        raise ReleaseError("simulated noise must be seeded; pass seed=0, or leave out simulated for a real release")
+        raise ReleaseError(
+            "simulated noise must be seeded; pass seed=0, or leave out simulated for a real release"
+        )
     if seed is not None and not simulated:
-        raise ReleaseError("seed must not be given for a real release: noise with a known seed protects nobody")
+        raise ReleaseError(
+            "seed must not be given for a real release: noise with a known seed protects nobody"
+        )
     if plan.private and simulated and ledger is not None:
         raise ReleaseError("ledger must not be charged for simulated noise; leave it out")
     tables = count(plan.schema.encode(frame), plan.layout)

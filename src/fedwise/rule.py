@@ -59,10 +59,15 @@ class Rule(NamedTuple):
         """Read a rule, or raise `SchemaError` that quotes it."""
         if len(text) > 1000:
             raise SchemaError("rule must be at most 1000 characters long; split it")
-        comparisons: list[Comparison] = []
-        for part in re.split(r"\s+and\s+", text.strip()):
-            comparisons.extend(_parse_part(part, text))
-        return cls(text, tuple(comparisons))
+        if not text.isprintable():
+            raise SchemaError("rule must be one line without control characters; rewrite it")
+        parts: list[list[str]] = [[]]
+        for token in _tokens(text):
+            if token == "and":
+                parts.append([])
+            else:
+                parts[-1].append(token)
+        return cls(text, tuple(c for part in parts for c in _parse_part(part, text)))
 
     def evaluate(self, frame: pl.DataFrame) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
         """Answer the rule for every row.
@@ -76,6 +81,10 @@ class Rule(NamedTuple):
         missing = np.zeros(frame.height, dtype=bool)
         for comparison in self.comparisons:
             series = frame.get_column(comparison.column)
+            if series.null_count() == len(series):
+                # No value, no type: an empty CSV column reads as text. Nothing can contradict the rule.
+                missing[:] = True
+                continue
             numeric = series.dtype.is_numeric() or series.dtype == pl.Boolean
             if isinstance(comparison.value, str) == numeric:
                 wanted = "text" if isinstance(comparison.value, str) else "numbers"
@@ -96,17 +105,19 @@ class Rule(NamedTuple):
         return yes & ~missing, missing
 
 
-def _parse_part(part: str, text: str) -> list[Comparison]:
+def _tokens(text: str) -> list[str]:
     tokens: list[str] = []
     at = 0
-    while at < len(part):
-        match = _TOKEN.match(part, at)
+    while text[at:].strip():
+        match = _TOKEN.match(text, at)
         if match is None:
-            raise SchemaError(f"rule '{text}' cannot be read at '{part[at : at + 20]}'; {_GRAMMAR}")
+            raise SchemaError(f"rule '{text}' cannot be read at '{text[at : at + 20]}'; {_GRAMMAR}")
         tokens.append(match.group(1))
         at = match.end()
-        if not part[at:].strip():
-            break
+    return tokens
+
+
+def _parse_part(tokens: list[str], text: str) -> list[Comparison]:
     if len(tokens) == 3 and _is_name(tokens[0]) and not _is_name(tokens[2]):
         column, op, value = tokens
         found = [(column, op, value)]

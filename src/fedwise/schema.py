@@ -25,7 +25,9 @@ from .frame import FrameLike, read
 from .rule import Rule
 
 MAX_LEVELS = 10_000
-_NAME = re.compile(r"^[A-Za-z_][\w.\- ]{0,63}$")
+_NAME = re.compile(r"[A-Za-z_][\w.\- ]{0,63}")
+#: A look-up table over this many integers is built at once; wider domains are searched.
+_TABLE_SPAN = 1_000_000
 
 Handling = Literal["stop", "other"]
 
@@ -111,6 +113,13 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
             return Rule.parse(self.rule).columns
         return self.source or (self.name,)
 
+    @property
+    def text_sources(self) -> tuple[str, ...]:
+        """Those of the `sources` that hold text, whatever a CSV file makes of them."""
+        if self.rule is not None:
+            return tuple(c.column for c in Rule.parse(self.rule).comparisons if isinstance(c.value, str))
+        return self.sources if self.levels is not None and isinstance(self.levels[0], str) else ()
+
 
 class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """All variables of a task, in order, with an optional public row filter.
@@ -192,6 +201,8 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         for name, body in columns.items():
             if not isinstance(body, dict):
                 raise SchemaError(f"{where}: columns.{name} must be a table, such as [columns.{name}]")
+            if "name" in body:
+                raise SchemaError(f"{where}: columns.{name} is named by its header; drop the key 'name'")
             if isinstance(body.get("source"), str):
                 body = {**body, "source": [body["source"]]}
             rows.append({"name": name, **body})
@@ -225,11 +236,15 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
             [name for column in self.columns for name in column.sources]
             + [name for rule in rules for name in rule.columns]
         )
-        rows = read(frame, list(wanted))
+        text = [name for column in self.columns for name in column.text_sources]
+        text += [c.column for rule in rules for c in rule.comparisons if isinstance(c.value, str)]
+        rows = read(frame, list(wanted), text=text)
         for rule in rules:
             for name in rule.columns:
                 if name not in rows.columns:
-                    raise DataError(f"column '{name}' is missing from the data; the filter '{rule.text}' reads it")
+                    raise DataError(
+                        f"column '{name}' is missing from the data; the filter '{rule.text}' reads it"
+                    )
             yes, _ = rule.evaluate(rows)
             rows = rows.filter(pl.Series(yes))
         return rows
@@ -257,14 +272,16 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 def _check_column(column: Column) -> None:
     name = column.name
-    if not _NAME.match(name):
+    if not _NAME.fullmatch(name):
         raise SchemaError(
             f"column name '{name[:70]}' must start with a letter and hold letters, digits, spaces, "
             "dots, dashes (64 at most); rename it and give the data's own name as source"
         )
     kinds = [kind for kind in ("levels", "bins", "rule") if getattr(column, kind) is not None]
     if len(kinds) != 1:
-        raise SchemaError(f"column '{name}' must declare exactly one of levels, bins or rule, got {kinds or 'none'}")
+        raise SchemaError(
+            f"column '{name}' must declare exactly one of levels, bins or rule, got {kinds or 'none'}"
+        )
     if column.levels is not None:
         if len({str(level) for level in column.levels}) != len(column.levels):
             raise SchemaError(f"column '{name}' must declare each level once")
@@ -273,7 +290,9 @@ def _check_column(column: Column) -> None:
         if any(isinstance(level, int) and abs(level) > 2**53 for level in column.levels):
             raise SchemaError(f"column '{name}' must declare integer levels below 2^53 in size")
         if column.has_other and "other" in column.levels:
-            raise SchemaError(f"column '{name}' cannot declare a level 'other' beside handling \"other\"; rename it")
+            raise SchemaError(
+                f"column '{name}' cannot declare a level 'other' beside handling \"other\"; rename it"
+            )
     if column.bins is not None:
         edges = column.bins
         if not all(math.isfinite(edge) for edge in edges):
@@ -287,10 +306,14 @@ def _check_column(column: Column) -> None:
     known = column.size - column.has_other
     if known < 1 or (column.role == Role.TARGET and known < 2):
         least = 2 if column.role == Role.TARGET else 1
-        raise SchemaError(f"{column.role} column '{name}' must have at least {least} levels, got {max(known, 0)}")
+        raise SchemaError(
+            f"{column.role} column '{name}' must have at least {least} levels, got {max(known, 0)}"
+        )
     if column.size > MAX_LEVELS:
         raise SchemaError(f"column '{name}' must have at most {MAX_LEVELS} levels, got {column.size}; bin it")
-    if column.scale is not None and (column.model != "scaled" or not column.scale[1] > 0):
+    if column.scale is not None and (
+        column.model != "scaled" or not (math.isfinite(column.scale[0]) and 0 < column.scale[1] < math.inf)
+    ):
         raise SchemaError(f"column '{name}': scale needs model = \"scaled\" and a positive width")
     if column.model == "scaled" and (column.rule or (column.levels and isinstance(column.levels[0], str))):
         raise SchemaError(f"column '{name}' must be numeric to be scaled; use model = \"one-hot\"")
@@ -299,6 +322,8 @@ def _check_column(column: Column) -> None:
 
 
 def _check_schema(schema: Schema) -> None:
+    if not (0 < len(schema.name) <= 100 and schema.name.isprintable()):
+        raise SchemaError("schema name must have 1 to 100 printable characters; rename it")
     names = schema.names
     twice = [name for name in names if names.count(name) > 1]
     if twice:
@@ -318,7 +343,9 @@ def _encode(column: Column, rows: pl.DataFrame) -> npt.NDArray[np.int16]:
     if column.rule is not None:
         for name in column.sources:
             if name not in rows.columns:
-                raise DataError(f"column '{name}' is missing from the data; the rule '{column.rule}' reads it")
+                raise DataError(
+                    f"column '{name}' is missing from the data; the rule '{column.rule}' reads it"
+                )
         yes, missing = Rule.parse(column.rule).evaluate(rows)
         codes = yes.astype(np.int16)
         unknown = np.zeros_like(missing)
@@ -326,12 +353,17 @@ def _encode(column: Column, rows: pl.DataFrame) -> npt.NDArray[np.int16]:
         present = [name for name in column.sources if name in rows.columns]
         if not present:
             wanted = " or ".join(f"'{name}'" for name in column.sources)
-            raise DataError(f"column {wanted} is missing from the data; add it, or name its source in the schema")
+            raise DataError(
+                f"column {wanted} is missing from the data; add it, or name its source in the schema"
+            )
         series = rows.get_column(present[0])
         if series.dtype.is_float():
             series = series.fill_nan(None)
         missing = series.is_null().to_numpy()
-        if column.bins is not None:
+        if missing.all():
+            # No value, no type to check: an empty CSV column, or a file of no rows, reads as text.
+            codes, unknown = np.zeros(len(series), np.int16), np.zeros(len(series), dtype=bool)
+        elif column.bins is not None:
             codes, unknown = _encode_bins(column, series)
         else:
             codes, unknown = _encode_levels(column, series)
@@ -361,10 +393,14 @@ def _place_other(
 
 def _encode_bins(column: Column, series: pl.Series) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.bool_]]:
     assert column.bins is not None
-    if not (series.dtype.is_numeric() or series.dtype in (pl.Boolean, pl.Null)):
+    if not (series.dtype.is_numeric() or series.dtype == pl.Boolean):
         raise DataError(f"column '{column.name}' must hold numbers to be binned, got {_type_name(series)}")
-    values = series.cast(pl.Float64).to_numpy()
     edges = np.asarray(column.bins)
+    if _is_whole(series) and float(np.abs(edges).max()) <= 2**53:
+        # For whole numbers v ≥ e is v ≥ ⌈e⌉, exactly.
+        starts = np.ceil(edges).astype(np.int64)
+        return _search_integers(starts, series)
+    values = series.cast(pl.Float64).to_numpy()
     codes = np.searchsorted(edges, values, side="right") - 1
     unknown = ~((values >= edges[0]) & (values < edges[-1]))
     codes[unknown] = 0
@@ -373,17 +409,19 @@ def _encode_bins(column: Column, series: pl.Series) -> tuple[npt.NDArray[np.int1
 
 def _encode_levels(column: Column, series: pl.Series) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.bool_]]:
     assert column.levels is not None
-    if series.dtype == pl.Null:
-        return np.zeros(len(series), np.int16), np.ones(len(series), dtype=bool)
     if isinstance(column.levels[0], str):
         if series.dtype not in (pl.String, pl.Categorical, pl.Enum):
-            raise DataError(f"column '{column.name}' must hold text, as its levels do, got {_type_name(series)}")
+            raise DataError(
+                f"column '{column.name}' must hold text, as its levels do, got {_type_name(series)}"
+            )
         lookup = {level: code for code, level in enumerate(column.levels)}
         coded = series.cast(pl.String).replace_strict(lookup, default=-1, return_dtype=pl.Int16)
         codes = coded.fill_null(-1).to_numpy().astype(np.int16)
     else:
         if not (series.dtype.is_numeric() or series.dtype == pl.Boolean):
-            raise DataError(f"column '{column.name}' must hold numbers, as its levels do, got {_type_name(series)}")
+            raise DataError(
+                f"column '{column.name}' must hold numbers, as its levels do, got {_type_name(series)}"
+            )
         codes = _encode_integers(np.asarray(column.levels, dtype=np.int64), series)
     unknown = codes < 0
     codes[unknown] = 0
@@ -391,22 +429,69 @@ def _encode_levels(column: Column, series: pl.Series) -> tuple[npt.NDArray[np.in
 
 
 def _encode_integers(levels: npt.NDArray[np.int64], series: pl.Series) -> npt.NDArray[np.int16]:
-    """Code of each value, -1 where it is no level. The look-up table spans the *declared* levels only."""
-    values = series.cast(pl.Float64).fill_null(np.nan).to_numpy()
+    """Code of each value, -1 where it is no level."""
     order = np.argsort(levels)
-    low, high = int(levels[order[0]]), int(levels[order[-1]])
-    with np.errstate(invalid="ignore"):
-        inside = (values >= low) & (values <= high) & (values == np.floor(values))
-    whole = np.where(inside, values, low).astype(np.int64)
-    if high - low < 1_000_000:
-        table = np.full(high - low + 1, -1, dtype=np.int16)
-        table[levels - low] = np.arange(len(levels), dtype=np.int16)
-        codes = table[whole - low]
+    ascending = levels[order]
+    if _is_whole(series):
+        whole, inside = _whole_inside(series, int(ascending[0]), int(ascending[-1]))
     else:
-        at = np.minimum(np.searchsorted(levels[order], whole), len(levels) - 1)
-        codes = np.where(levels[order][at] == whole, order[at], -1).astype(np.int16)
+        values = series.cast(pl.Float64).fill_null(np.nan).to_numpy()
+        with np.errstate(invalid="ignore"):
+            inside = (values >= ascending[0]) & (values <= ascending[-1]) & (values == np.floor(values))
+        whole = np.where(inside, values, ascending[0]).astype(np.int64)
+    span = int(ascending[-1] - ascending[0]) + 1
+    if span <= _TABLE_SPAN:
+        # The table spans the *declared* levels only, never what the data holds.
+        table = np.full(span, -1, dtype=np.int16)
+        table[ascending - ascending[0]] = order
+        codes = table[whole - ascending[0]]
+    else:
+        at = np.searchsorted(ascending, whole)
+        codes = np.where(ascending[at] == whole, order[at], -1).astype(np.int16)
     codes[~inside] = -1
     return codes
+
+
+def _search_integers(
+    starts: npt.NDArray[np.int64], series: pl.Series
+) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.bool_]]:
+    """Bin ``[starts[i], starts[i+1])`` of each whole number, and which numbers lie in none."""
+    low, end = int(starts[0]), int(starts[-1])
+    if low == end:
+        return np.zeros(len(series), np.int16), np.ones(len(series), dtype=bool)
+    whole, inside = _whole_inside(series, low, end - 1)
+    if end - low <= _TABLE_SPAN:
+        table = np.repeat(np.arange(len(starts) - 1, dtype=np.int16), np.diff(starts))
+        codes = table[whole - low]
+    else:
+        codes = (np.searchsorted(starts, whole, side="right") - 1).astype(np.int16)
+    codes[~inside] = 0
+    return codes, ~inside
+
+
+def _whole_inside(
+    series: pl.Series, low: int, high: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """Values of an integer series as int64, those outside ``[low, high]`` replaced by `low`, and which are inside."""
+    if series.dtype == pl.Boolean:
+        series = series.cast(pl.Int8)
+    raw = (series.fill_null(0) if series.null_count() else series).to_numpy()
+    inside = (raw >= low) & (raw <= high)
+    return np.where(inside, raw.astype(np.int64), low), inside
+
+
+def _is_whole(series: pl.Series) -> bool:
+    """Whether the values are integers that numpy holds exactly (128-bit ones are not)."""
+    return series.dtype == pl.Boolean or series.dtype in (
+        pl.Int8,
+        pl.Int16,
+        pl.Int32,
+        pl.Int64,
+        pl.UInt8,
+        pl.UInt16,
+        pl.UInt32,
+        pl.UInt64,
+    )
 
 
 def _type_name(series: pl.Series) -> str:

@@ -13,9 +13,12 @@ from .console import JsonOption, print_json, print_table, stderr
 def budget(
     ledger: Annotated[Path, typer.Argument(help="The ledger of one data set.")],
     set_epsilon: Annotated[
-        float | None, typer.Option("--set-epsilon", help="Set the total budget on purpose (creates a new ledger).")
+        float | None,
+        typer.Option("--set-epsilon", help="Set the total budget on purpose (creates a new ledger)."),
     ] = None,
-    set_delta: Annotated[float | None, typer.Option("--set-delta", help="Set the delta of the total budget.")] = None,
+    set_delta: Annotated[
+        float | None, typer.Option("--set-delta", help="Set the delta of the total budget.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Show the history of a ledger and what is left of its budget.

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, for machines.")]
-SeedOption = Annotated[int, typer.Option("--seed", help="Seed of every random choice that is not privacy noise.")]
+SeedOption = Annotated[
+    int, typer.Option("--seed", help="Seed of every random choice that is not privacy noise.")
+]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")]
 
 
@@ -33,7 +35,9 @@ def print_json(value: Any) -> None:
     sys.stdout.flush()
 
 
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[str] = ()) -> None:
+def print_table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[str] = ()
+) -> None:
     """A table for people on stderr. Columns named in `right` are right-aligned numbers."""
     from rich import box
     from rich.markup import escape

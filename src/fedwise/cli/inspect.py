@@ -36,7 +36,9 @@ def inspect(
     files = release_files(path)
     with progress() as bar:
         task = bar.add_task("reading releases", total=len(files), best="")
-        pool = Pool.load(files, accept_flagged=True, progress=lambda done, _: bar.update(task, completed=done))
+        pool = Pool.load(
+            files, accept_flagged=True, progress=lambda done, _: bar.update(task, completed=done)
+        )
     report = describe(pool)
     if json:
         print_json(report)
@@ -93,7 +95,9 @@ def _show(report: dict[str, object]) -> None:
         markup=False,
     )
     if report["simulated"]:
-        console.print("SIMULATED noise: these releases protect nobody; for experiments on public data", markup=False)
+        console.print(
+            "SIMULATED noise: these releases protect nobody; for experiments on public data", markup=False
+        )
     rows = report["clients"]
     assert isinstance(rows, list)
     print_table(

@@ -12,7 +12,7 @@ from ..errors import FedwiseError
 
 #: Commands in the order a project uses them. Each lives in ``cli/<name>.py`` as a function of that name;
 #: an entry that holds a Typer app of sub-commands names it ``app``.
-COMMANDS = ("data", "plan", "release", "inspect", "budget", "select", "frontier")
+COMMANDS = ("plan", "release", "inspect", "budget")
 
 app = typer.Typer(
     name="fedwise",
@@ -33,8 +33,12 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def _root(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version."),
-    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error. Works after any command."),
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Show the version."
+    ),
+    debug: bool = typer.Option(
+        False, "--debug", help="Show the traceback of an error. Works after any command."
+    ),
 ) -> None:
     """Choose who trains before anyone trains: private, proactive client selection."""
 

@@ -17,14 +17,19 @@ def plan(
     schema: Annotated[
         str | None, typer.Argument(help="A schema.toml, or the name of a shipped schema such as 'income'.")
     ] = None,
-    epsilon: Annotated[str, typer.Option("--epsilon", "-e", help="Privacy budget; 'inf' means no privacy.")] = "1.0",
+    epsilon: Annotated[
+        str, typer.Option("--epsilon", "-e", help="Privacy budget; 'inf' means no privacy.")
+    ] = "1.0",
     delta: Annotated[float, typer.Option("--delta", "-d", help="Failure probability of the promise.")] = 1e-5,
     weights: Annotated[Path | None, typer.Option("--weights", help="weights.toml of the loss.")] = None,
     calibration: Annotated[str, typer.Option(help="tight, or rdp as in the paper.")] = "tight",
     allocation: Annotated[str, typer.Option(help="weighted, or uniform as in the paper.")] = "weighted",
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Where to write the plan (or draft).")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Where to write the plan (or draft).")
+    ] = None,
     init: Annotated[
-        Path | None, typer.Option("--init", help="Draft a schema from the column names and types of this data file.")
+        Path | None,
+        typer.Option("--init", help="Draft a schema from the column names and types of this data file."),
     ] = None,
     force: ForceOption = False,
     json: JsonOption = False,
@@ -70,7 +75,9 @@ def plan(
     else:
         console.print(str(made), markup=False, highlight=False)
     if output is not None:
-        console.print(f"\nwritten to {output}; next: fedwise release {output} DATA --client NAME", markup=False)
+        console.print(
+            f"\nwritten to {output}; next: fedwise release {output} DATA --client NAME", markup=False
+        )
 
 
 def load_schema(name: str) -> Schema:

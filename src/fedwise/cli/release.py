@@ -14,21 +14,28 @@ def release(
     plan: Annotated[Path, typer.Argument(help="The plan.json received from the coordinator.")],
     data: Annotated[Path, typer.Argument(help="Your rows: a CSV or Parquet file. They stay here.")],
     client: Annotated[str, typer.Option("--client", "-c", help="Public name of this client.")],
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Release file. [CLIENT.release.json]")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Release file. [CLIENT.release.json]")
+    ] = None,
     ledger: Annotated[
         Path | None, typer.Option("--ledger", "-l", help="Budget ledger of this data set. [DATA.ledger.db]")
     ] = None,
     budget: Annotated[
         float | None,
-        typer.Option("--budget", help="Total epsilon when the ledger is new. [the plan's: room for this release only]"),
+        typer.Option(
+            "--budget", help="Total epsilon when the ledger is new. [the plan's: room for this release only]"
+        ),
     ] = None,
     schema: Annotated[
-        str | None, typer.Option("--schema", help="Your own copy of the schema: refuse a plan of another one.")
+        str | None,
+        typer.Option("--schema", help="Your own copy of the schema: refuse a plan of another one."),
     ] = None,
     simulated: Annotated[
         bool, typer.Option("--simulated", help="Seeded noise for experiments on public data: NO privacy.")
     ] = False,
-    seed: Annotated[int | None, typer.Option("--seed", help="Seed of simulated noise; refused for a real release.")] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Seed of simulated noise; refused for a real release.")
+    ] = None,
     force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -50,7 +57,9 @@ def release(
     check_client(client)
     asked = Plan.load(plan)
     if schema is not None and load_schema(schema).digest != asked.schema_digest:
-        raise PlanError(f"plan file '{plan}' asks for another schema than '{schema}'; get a plan for your schema")
+        raise PlanError(
+            f"plan file '{plan}' asks for another schema than '{schema}'; get a plan for your schema"
+        )
     target = output or Path(f"{client}{SUFFIX}")
     refuse_existing(target, force=force)
     book = None
@@ -76,7 +85,9 @@ def release(
         )
         return
     console = stderr()
-    console.print(f"released {len(made.tables)} noisy tables of '{client}' to {target} ({made.label})", markup=False)
+    console.print(
+        f"released {len(made.tables)} noisy tables of '{client}' to {target} ({made.label})", markup=False
+    )
     console.print(f"  {asked.promise}", markup=False)
     if balance is not None and book is not None:
         console.print(
@@ -85,4 +96,6 @@ def release(
             markup=False,
         )
     if made.label != "private":
-        console.print(f"  WARNING: this release is {made.label}; do not make one from people's data", markup=False)
+        console.print(
+            f"  WARNING: this release is {made.label}; do not make one from people's data", markup=False
+        )

@@ -65,7 +65,9 @@ class LossDistribution:
     def delta(self, epsilon: float) -> float:
         """δ(ε) = P[loss = ∞] + E[(1 − e^(ε − loss))₊]."""
         above = self.losses > epsilon
-        return self.infinite + float(np.sum(self.probabilities[above] * -np.expm1(epsilon - self.losses[above])))
+        return self.infinite + float(
+            np.sum(self.probabilities[above] * -np.expm1(epsilon - self.losses[above]))
+        )
 
     def epsilon(self, delta: float) -> float:
         """Smallest ε ≥ 0 with δ(ε) ≤ `delta`; infinite where the mass at infinity alone exceeds it."""
@@ -91,7 +93,7 @@ def _curve(sigma: float, epsilons: Floats) -> Floats:
     upper = np.concatenate([np.cumsum(p[::-1])[::-1], [0.0, 0.0]])
     first = np.floor(epsilons * sigma**2 - 0.5).astype(np.int64) + 1
     at = np.clip(first - int(support[0]), 0, len(support))
-    return np.maximum(upper[at] - np.exp(epsilons) * upper[at + 1], 0.0)
+    return np.asarray(np.maximum(upper[at] - np.exp(epsilons) * upper[at + 1], 0.0), dtype=np.float64)
 
 
 def _connect_dots(sigma: float, step: float, reach: float) -> tuple[npt.NDArray[np.int64], Floats, float]:
@@ -103,7 +105,7 @@ def _connect_dots(sigma: float, step: float, reach: float) -> tuple[npt.NDArray[
     own = min(reach, 0.5 / sigma**2 + 11.0 / sigma)
     last = math.ceil(own / step) + 1
     index = np.arange(-last, last + 1)
-    curve = _curve(sigma, index * step)
+    curve = _curve(sigma, np.asarray(index * step, dtype=np.float64))
     rise = np.diff(curve) / math.expm1(step)  # slope times x_i on [x_i, x_{i+1}]
     slope_after = np.append(rise, 0.0)
     # Just before x_i, in units of 1/x_i: the previous chord, or the chord from (0, 1) for the first point.

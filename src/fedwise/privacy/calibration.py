@@ -27,7 +27,7 @@ SLACK = 2.8e-3
 def gaussian_delta(mu: float, epsilon: float) -> float:
     """δ of the Gaussian mechanism with sensitivity/σ = `mu` at `epsilon` (Balle & Wang 2018, eq. 6).
 
-        δ = Φ(μ/2 − ε/μ) − e^ε · Φ(−μ/2 − ε/μ)
+    δ = Φ(μ/2 − ε/μ) − e^ε · Φ(−μ/2 − ε/μ)
     """
     if mu <= 0:
         return 0.0
@@ -78,18 +78,28 @@ def rdp_scale(epsilon: float, delta: float) -> float:
 def check_promise(epsilon: float, delta: float) -> None:
     """Refuse a promise that means nothing."""
     if not epsilon > 0:
-        raise PlanError(f"epsilon must be above 0, got {epsilon:g}; 1.0 is a common choice, 'inf' means no privacy")
+        raise PlanError(
+            f"epsilon must be above 0, got {epsilon:g}; 1.0 is a common choice, 'inf' means no privacy"
+        )
     if epsilon < 1e-4:
-        raise PlanError(f"epsilon must be at least 0.0001, got {epsilon:g}; below that the tables are only noise")
+        raise PlanError(
+            f"epsilon must be at least 0.0001, got {epsilon:g}; below that the tables are only noise"
+        )
     if not math.isinf(epsilon) and epsilon > 100:
         raise PlanError(f"epsilon must be at most 100, got {epsilon:g}; use 'inf' to say openly: no privacy")
     if not 0 < delta < 1:
-        raise PlanError(f"delta must lie between 0 and 1, got {delta:g}; use far less than 1 / records, e.g. 1e-5")
+        raise PlanError(
+            f"delta must lie between 0 and 1, got {delta:g}; use far less than 1 / records, e.g. 1e-5"
+        )
     if delta < 1e-12:
-        raise PlanError(f"delta must be at least 1e-12, got {delta:g}; smaller values are beyond the accountant")
+        raise PlanError(
+            f"delta must be at least 1e-12, got {delta:g}; smaller values are beyond the accountant"
+        )
 
 
-def calibrate(epsilon: float, delta: float, shares: Floats, *, calibration: str = "tight") -> tuple[Floats, float]:
+def calibrate(
+    epsilon: float, delta: float, shares: Floats, *, calibration: str = "tight"
+) -> tuple[Floats, float]:
     """Noise scale of each table, and the μ that the whole release is charged with.
 
     Parameters
@@ -114,7 +124,9 @@ def calibrate(epsilon: float, delta: float, shares: Floats, *, calibration: str 
         raise PlanError(f"calibration must be 'tight' or 'rdp', got '{calibration}'")
     slack = SLACK
     while True:
-        scale = tight_scale(epsilon, delta) * (1 + slack) if calibration == "tight" else rdp_scale(epsilon, delta)
+        scale = (
+            tight_scale(epsilon, delta) * (1 + slack) if calibration == "tight" else rdp_scale(epsilon, delta)
+        )
         sigmas = round_up(scale / np.sqrt(shares))
         mu = (1 + slack) * math.sqrt(float(np.sum(sigmas**-2.0)))
         # μ covers the release when the exact discrete mechanism is no worse than the Gaussian of that μ.

@@ -104,7 +104,9 @@ class Ledger:
     def history(self) -> list[Charge]:
         """All charges, oldest first."""
         with self._transaction() as db:
-            rows = db.execute("SELECT id, at, client, plan, mu, epsilon, delta FROM charge ORDER BY id").fetchall()
+            rows = db.execute(
+                "SELECT id, at, client, plan, mu, epsilon, delta FROM charge ORDER BY id"
+            ).fetchall()
         return [Charge(*row) for row in rows]
 
     def charge(self, mu: float, *, client: str, plan: str, epsilon: float, delta: float) -> Balance:
@@ -123,7 +125,9 @@ class Ledger:
             The total would pass the budget. Nothing is recorded.
         """
         if not (math.isfinite(mu) and mu > 0):
-            raise LedgerError("charge must have a finite mu above 0; a plan without privacy cannot be charged")
+            raise LedgerError(
+                "charge must have a finite mu above 0; a plan without privacy cannot be charged"
+            )
         with self._transaction() as db:
             total, at_delta = self._budget(db)
             squares, count = self._spent(db)
@@ -162,7 +166,11 @@ class Ledger:
         spent = gaussian_epsilon(math.sqrt(squares), delta) if squares > 0 else 0.0
         left = max(gaussian_mu(epsilon, delta) ** 2 - squares, 0.0)
         # Below the rounding of the conversions nothing is left: a fresh ledger of ε spent in one release.
-        remaining = gaussian_epsilon(math.sqrt(left), delta) if left > 1e-9 * gaussian_mu(epsilon, delta) ** 2 else 0.0
+        remaining = (
+            gaussian_epsilon(math.sqrt(left), delta)
+            if left > 1e-9 * gaussian_mu(epsilon, delta) ** 2
+            else 0.0
+        )
         return Balance(epsilon=epsilon, delta=delta, spent=spent, remaining=remaining, charges=count)
 
     @staticmethod
@@ -194,7 +202,9 @@ class Ledger:
         elif application != _APPLICATION:
             raise LedgerError(f"'{self.path}' is a database but not a fedwise ledger; name another file")
         elif version != _VERSION:
-            raise LedgerError(f"ledger '{self.path}' has format {version}, this fedwise reads {_VERSION}; upgrade")
+            raise LedgerError(
+                f"ledger '{self.path}' has format {version}, this fedwise reads {_VERSION}; upgrade"
+            )
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -209,7 +219,9 @@ class Ledger:
                     raise
                 db.execute("COMMIT")
         except sqlite3.OperationalError as cause:
-            raise LedgerError(f"ledger '{self.path}' cannot be used ({cause}); check path and permissions") from None
+            raise LedgerError(
+                f"ledger '{self.path}' cannot be used ({cause}); check path and permissions"
+            ) from None
         except sqlite3.DatabaseError:
             raise LedgerError(
                 f"ledger '{self.path}' is not a readable ledger; restore it from a backup: "
