@@ -45,8 +45,6 @@ def audit(
         budgets = [float(word) for word in epsilon.split(",")]
     except ValueError:
         raise PlanError(f"--epsilon must be numbers separated by commas, got '{epsilon}'") from None
-    if calibration not in ("tight", "rdp") or allocation not in ("weighted", "uniform"):
-        raise PlanError("--calibration must be tight or rdp, --allocation weighted or uniform")
     known = load_schema(schema)
     rows = read(data)
     results = []

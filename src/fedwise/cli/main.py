@@ -12,7 +12,7 @@ from ..errors import FedwiseError
 
 #: Commands in the order a project uses them. Each lives in ``cli/<name>.py`` as a function of that name;
 #: an entry that holds a Typer app of sub-commands names it ``app``.
-COMMANDS = ("plan", "release", "inspect", "budget")
+COMMANDS = ("data", "plan", "release", "inspect", "budget", "audit")
 
 app = typer.Typer(
     name="fedwise",

@@ -51,10 +51,6 @@ def plan(
 
     if schema is None:
         raise PlanError("plan needs a schema: name a schema.toml, or draft one with --init DATA")
-    if calibration not in ("tight", "rdp"):
-        raise PlanError(f"--calibration must be tight or rdp, got '{calibration}'")
-    if allocation not in ("weighted", "uniform"):
-        raise PlanError(f"--allocation must be weighted or uniform, got '{allocation}'")
     try:
         budget = float(epsilon)
     except ValueError:
@@ -64,8 +60,8 @@ def plan(
         budget,
         delta=delta,
         weights=Weights.load(weights) if weights else None,
-        calibration=calibration,  # type: ignore[arg-type]  # checked above
-        allocation=allocation,  # type: ignore[arg-type]  # checked above
+        calibration=calibration,
+        allocation=allocation,
     )
     if output is not None:
         made.save(output, force=force)

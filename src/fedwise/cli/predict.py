@@ -1,0 +1,44 @@
+"""fedwise predict: use a trained model on new rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .console import ForceOption, JsonOption, print_json, stderr
+
+
+def predict(
+    run: Annotated[Path, typer.Argument(help="Run directory of fedwise train.")],
+    data: Annotated[Path, typer.Argument(help="Rows: a CSV or Parquet file. The target may be absent.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Predictions: a .csv or .parquet file.")],
+    force: ForceOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Predict the target of new rows with a trained model.
+
+    Example: fedwise predict runs/best people.csv -o predictions.csv
+
+    One line for each row that satisfies the schema's filter: its number in the file (from 0), the
+    probability of the positive class, and the predicted label.
+    """
+    import io
+
+    from ..files import refuse_existing, write_new
+    from ..train.predict import predict_frame
+    from ..train.run import Run
+
+    refuse_existing(output, force=force)
+    table = predict_frame(Run.open(run), data)
+    buffer = io.BytesIO()
+    if output.suffix.lower() == ".parquet":
+        table.write_parquet(buffer)
+    else:
+        table.write_csv(buffer)
+    write_new(output, buffer.getvalue(), force=force)
+    if json:
+        print_json({"output": str(output), "rows": table.height})
+    else:
+        stderr().print(f"{table.height} predictions in {output}", markup=False)
