@@ -25,20 +25,32 @@ if TYPE_CHECKING:
     from .schema import Column as Column
     from .schema import Role as Role
     from .schema import Schema as Schema
+    from .search import Annealing as Annealing
+    from .search import Exact as Exact
+    from .search import Greedy as Greedy
+    from .search import Selection as Selection
+    from .search import frontier as frontier
+    from .search import select as select
 
 _HOME = {
+    "Annealing": "search",
     "Column": "schema",
+    "Exact": "search",
     "FedwiseError": "errors",
+    "Greedy": "search",
     "Ledger": "privacy.ledger",
     "Plan": "plan",
     "Pool": "pool",
     "Release": "release",
     "Role": "schema",
     "Schema": "schema",
+    "Selection": "search",
     "Terms": "objective",
     "Weights": "objective",
+    "frontier": "search",
     "plan": "plan",
     "release": "release",
+    "select": "search",
 }
 
 __all__ = sorted(_HOME)

@@ -12,7 +12,7 @@ from ..errors import FedwiseError
 
 #: Commands in the order a project uses them. Each lives in ``cli/<name>.py`` as a function of that name;
 #: an entry that holds a Typer app of sub-commands names it ``app``.
-COMMANDS = ("data", "plan", "release", "inspect", "budget", "audit")
+COMMANDS = ("demo", "data", "plan", "release", "inspect", "budget", "audit")
 
 app = typer.Typer(
     name="fedwise",
@@ -20,7 +20,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+    rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
