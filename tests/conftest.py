@@ -7,8 +7,13 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import settings
 
 import fedwise as fw
+
+# The same examples on every machine; the first call of a compiled kernel may take seconds.
+settings.register_profile("fedwise", deadline=None, derandomize=True)
+settings.load_profile("fedwise")
 
 SHARED = Path(__file__).parents[1].parent / "shared" / "data"
 

@@ -48,9 +48,7 @@ def encode_column(column: Column, rows: pl.DataFrame) -> npt.NDArray[np.int16]:
                 f"column {wanted} is missing from the data; add it, or name its source in the schema"
             )
         series = rows.get_column(present[0])
-        if series.dtype.is_float():
-            series = series.fill_nan(None)
-        missing = series.is_null().to_numpy()
+        missing = missing_values(series)
         if missing.all():
             # No value, no type to check: an empty CSV column, or a file of no rows, reads as text.
             codes, unknown = np.zeros(len(series), np.int16), np.zeros(len(series), dtype=bool)
@@ -62,6 +60,15 @@ def encode_column(column: Column, rows: pl.DataFrame) -> npt.NDArray[np.int16]:
     _place_other(column, codes, missing, column.missing, "a missing value", "missing")
     _place_other(column, codes, unknown, column.unknown, "a value outside its declared domain", "unknown")
     return codes
+
+
+def missing_values(series: pl.Series) -> npt.NDArray[np.bool_]:
+    """Which values are missing: nulls, and NaN among floats. Avoids polars' query engine where it can."""
+    if series.dtype.is_float():
+        return np.asarray(np.isnan(series.to_numpy()), dtype=np.bool_)
+    if series.null_count() == 0:
+        return np.zeros(len(series), dtype=bool)
+    return series.is_null().to_numpy()
 
 
 def _place_other(
@@ -126,7 +133,7 @@ def _encode_integers(levels: npt.NDArray[np.int64], series: pl.Series) -> npt.ND
     if _is_whole(series):
         whole, inside = _whole_inside(series, int(ascending[0]), int(ascending[-1]))
     else:
-        values = series.cast(pl.Float64).fill_null(np.nan).to_numpy()
+        values = series.cast(pl.Float64).to_numpy()
         with np.errstate(invalid="ignore"):
             inside = (values >= ascending[0]) & (values <= ascending[-1]) & (values == np.floor(values))
         whole = np.where(inside, values, ascending[0]).astype(np.int64)

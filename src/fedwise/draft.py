@@ -1,7 +1,7 @@
 """Draft: a schema to be completed by a person, made from column names and types only.
 
-The rows are never looked at. Domains come from public knowledge; the draft leaves them empty, so it
-cannot be used before someone has filled them in.
+No value is looked at beyond telling numbers from text in a CSV file. Domains come from public
+knowledge; the draft leaves them empty, so it cannot be used before someone has filled them in.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+import msgspec
 import polars as pl
 
 _HEADER = """\
-# Draft made from column names and types; no row was read.
+# Draft made from column names and types only.
 #
 # Confirm every domain from PUBLIC knowledge (a form, a data dictionary), not from the rows:
 # levels or ranges read from data would leak what the noise is there to hide.
@@ -28,8 +29,12 @@ def draft_schema(types: Mapping[str, pl.DataType], *, name: str) -> str:
     """TOML text of a draft: one table a column, empty domains, the last column as target."""
     lines = [_HEADER, f'name = "{_safe(name)}"']
     last = list(types)[-1] if types else ""
+    taken: set[str] = set()
     for column, kind in types.items():
         safe = _safe(column)
+        while safe in taken:
+            safe = f"{safe[:61]}_{len(taken)}"
+        taken.add(safe)
         lines += ["", f'[columns."{safe}"]', f'role = "{"target" if column == last else "feature"}"']
         if safe != column:
             lines.append(f"source = [{_quote(column)}]")
@@ -53,4 +58,5 @@ def _safe(name: str) -> str:
 
 
 def _quote(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    # JSON's escapes are TOML's, except that TOML wants DEL escaped too.
+    return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")

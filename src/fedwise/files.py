@@ -42,6 +42,8 @@ def decode(data: bytes, kind: type[T], *, what: str, error: type[FedwiseError]) 
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as cause:
         reason = str(cause).replace("`", "'")
+        # The file's maker chooses part of this text (an unknown key): one line, of sane length.
+        reason = "".join(c if c.isprintable() else "?" for c in reason[:300])
         raise error(f"{what} is not valid: {reason}") from None
 
 
@@ -86,8 +88,14 @@ def _umask() -> int:
 
 
 def refuse_existing(path: Path, *, force: bool, error: type[FedwiseError] = FedwiseError) -> None:
-    """Stop before any work when the output is already there."""
-    if path.is_dir():
-        raise error(f"output '{path}' is a directory; name a file")
-    if (path.exists() or path.is_symlink()) and not force:
-        raise error(f"output '{path}' exists; choose another name or pass --force")
+    """Stop before any work when the output is already there, or has no place to go."""
+    try:
+        if path.is_dir():
+            raise error(f"output '{path}' is a directory; name a file")
+        if (path.exists() or path.is_symlink()) and not force:
+            raise error(f"output '{path}' exists; choose another name or pass --force")
+        above = next(parent for parent in path.absolute().parents if parent.exists())
+        if not (above.is_dir() and os.access(above, os.W_OK)):
+            raise error(f"output '{path}' cannot be written into '{above}'; choose another directory")
+    except OSError as cause:
+        raise error(f"output '{path}' cannot be written ({cause.strerror}); choose another name") from None

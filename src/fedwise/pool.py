@@ -17,6 +17,8 @@ from .release import SUFFIX, Release
 
 #: Chance that an honest release is flagged by the consistency screen.
 FALSE_ALARM = 1e-6
+#: Least noise scale for which too much agreement is suspicious.
+TOO_GOOD_FROM = 0.75
 
 
 class Flag(msgspec.Struct, frozen=True):
@@ -212,14 +214,20 @@ def flagged(clients: Sequence[str], matrix: npt.NDArray[np.int64], plan: Plan) -
     """Releases whose tables contradict one another by more than the noise explains.
 
     The same variable's marginals and the total appear in many tables; under the plan's own noise their
-    disagreement is χ² distributed. An honest release is flagged with probability `FALSE_ALARM`.
+    disagreement is χ² distributed. An honest release is flagged with probability `FALSE_ALARM`, shared
+    between both tails. A single table has nothing to disagree with and is never flagged.
     """
     found = screen(matrix, plan.layout, plan.sigmas)
+    if found.dof == 0:
+        return []
+    # Below σ of about 0.7 the discrete Gaussian has less variance than σ²: agreement proves nothing then.
+    both = plan.private and float(plan.sigmas.min()) >= TOO_GOOD_FROM
+    alarm = FALSE_ALARM / 2 if both else FALSE_ALARM
     flags = []
     for name, p_value in zip(clients, found.p_value, strict=True):
-        if p_value < FALSE_ALARM:
+        if p_value < alarm:
             flags.append(Flag(name, "its tables contradict one another beyond their noise", float(p_value)))
-        elif plan.private and p_value > 1 - FALSE_ALARM:
+        elif both and p_value > 1 - alarm:
             flags.append(Flag(name, "its tables agree better than their noise allows", float(p_value)))
     return flags
 

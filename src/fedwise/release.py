@@ -22,7 +22,7 @@ FORMAT: Literal["fedwise/release/1"] = "fedwise/release/1"
 SUFFIX = ".release.json"
 #: No noisy count of a real data set comes near this; larger numbers are an attempt to overflow sums.
 MAX_COUNT = 2**50
-_FORBIDDEN = re.compile(r"[/\\\x00-\x1f\x7f]")
+_SEPARATORS = re.compile(r"[/\\]")
 
 
 class NoisyTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -118,7 +118,7 @@ def check_client(client: str, *, where: str = "client name") -> None:
     """Refuse names that could leave a directory, hide, or break a terminal."""
     if not 0 < len(client) <= 100 or client != client.strip():
         raise ReleaseError(f"{where}: a client name must have 1 to 100 characters and no outer spaces")
-    if _FORBIDDEN.search(client) or client.startswith("."):
+    if _SEPARATORS.search(client) or not client.isprintable() or client.startswith("."):
         raise ReleaseError(
             f"{where}: a client name must not hold path separators or control characters, nor start with a dot"
         )
@@ -168,8 +168,14 @@ def release(
         raise ReleaseError(
             "seed must not be given for a real release: noise with a known seed protects nobody"
         )
-    if plan.private and simulated and ledger is not None:
-        raise ReleaseError("ledger must not be charged for simulated noise; leave it out")
+    if seed is not None and seed < 0:
+        raise ReleaseError(f"seed must be at least 0, got {seed}")
+    if ledger is not None and (simulated or not plan.private):
+        # Nothing honest could be written into the book, and leaving it unwritten would hide a release.
+        kind = "simulated noise" if plan.private else "a plan without privacy"
+        raise ReleaseError(
+            f"ledger must not be given for {kind}: data with a budget is not for it; leave one out"
+        )
     tables = count(plan.schema.encode(frame), plan.layout)
     if not plan.private:
         noisy = no_noise(tables)

@@ -12,6 +12,7 @@ import math
 import re
 import tomllib
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,14 +21,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from .codes import encode_column
 from .errors import DataError, SchemaError, nearest
 from .frame import FrameLike, read
 from .rule import Rule
 
 MAX_LEVELS = 10_000
 _NAME = re.compile(r"[A-Za-z_][\w.\- ]{0,63}")
-#: A look-up table over this many integers is built at once; wider domains are searched.
-_TABLE_SPAN = 1_000_000
 
 Handling = Literal["stop", "other"]
 
@@ -92,7 +92,7 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         if self.levels is not None:
             named = [str(level) for level in self.levels]
         elif self.bins is not None:
-            named = [f"[{low:g},{high:g})" for low, high in zip(self.bins, self.bins[1:], strict=False)]
+            named = [f"[{low:g},{high:g})" for low, high in pairwise(self.bins)]
         else:
             named = ["no", "yes"]
         return (*named, "other") if self.has_other else tuple(named)
@@ -266,7 +266,7 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         rows = self.select_rows(frame)
         codes = np.empty((len(self.columns), rows.height), dtype=np.int16)
         for position, column in enumerate(self.columns):
-            codes[position] = _encode(column, rows)
+            codes[position] = encode_column(column, rows)
         return codes
 
 
@@ -297,7 +297,7 @@ def _check_column(column: Column) -> None:
         edges = column.bins
         if not all(math.isfinite(edge) for edge in edges):
             raise SchemaError(f"column '{name}' must declare finite bin edges")
-        if any(low >= high for low, high in zip(edges, edges[1:], strict=False)):
+        if any(low >= high for low, high in pairwise(edges)):
             raise SchemaError(f"column '{name}' must declare bin edges in increasing order")
     if column.rule is not None:
         Rule.parse(column.rule)
@@ -337,165 +337,6 @@ def _check_schema(schema: Schema) -> None:
         raise SchemaError(f"schema must declare at most 500 columns, got {len(schema.columns)}")
     for text in schema.where:
         Rule.parse(text)
-
-
-def _encode(column: Column, rows: pl.DataFrame) -> npt.NDArray[np.int16]:
-    if column.rule is not None:
-        for name in column.sources:
-            if name not in rows.columns:
-                raise DataError(
-                    f"column '{name}' is missing from the data; the rule '{column.rule}' reads it"
-                )
-        yes, missing = Rule.parse(column.rule).evaluate(rows)
-        codes = yes.astype(np.int16)
-        unknown = np.zeros_like(missing)
-    else:
-        present = [name for name in column.sources if name in rows.columns]
-        if not present:
-            wanted = " or ".join(f"'{name}'" for name in column.sources)
-            raise DataError(
-                f"column {wanted} is missing from the data; add it, or name its source in the schema"
-            )
-        series = rows.get_column(present[0])
-        if series.dtype.is_float():
-            series = series.fill_nan(None)
-        missing = series.is_null().to_numpy()
-        if missing.all():
-            # No value, no type to check: an empty CSV column, or a file of no rows, reads as text.
-            codes, unknown = np.zeros(len(series), np.int16), np.zeros(len(series), dtype=bool)
-        elif column.bins is not None:
-            codes, unknown = _encode_bins(column, series)
-        else:
-            codes, unknown = _encode_levels(column, series)
-        unknown &= ~missing
-    _place_other(column, codes, missing, column.missing, "a missing value", "missing")
-    _place_other(column, codes, unknown, column.unknown, "a value outside its declared domain", "unknown")
-    return codes
-
-
-def _place_other(
-    column: Column,
-    codes: npt.NDArray[np.int16],
-    where: npt.NDArray[np.bool_],
-    handling: Handling,
-    what: str,
-    key: str,
-) -> None:
-    if not where.any():
-        return
-    if handling == "stop":
-        raise DataError(
-            f"column '{column.name}' holds {what} and the schema says stop; "
-            f'clean the data, or declare {key} = "other" for this column'
-        )
-    codes[where] = column.size - 1
-
-
-def _encode_bins(column: Column, series: pl.Series) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.bool_]]:
-    assert column.bins is not None
-    if not (series.dtype.is_numeric() or series.dtype == pl.Boolean):
-        raise DataError(f"column '{column.name}' must hold numbers to be binned, got {_type_name(series)}")
-    edges = np.asarray(column.bins)
-    if _is_whole(series) and float(np.abs(edges).max()) <= 2**53:
-        # For whole numbers v ≥ e is v ≥ ⌈e⌉, exactly.
-        starts = np.ceil(edges).astype(np.int64)
-        return _search_integers(starts, series)
-    values = series.cast(pl.Float64).to_numpy()
-    codes = np.searchsorted(edges, values, side="right") - 1
-    unknown = ~((values >= edges[0]) & (values < edges[-1]))
-    codes[unknown] = 0
-    return codes.astype(np.int16), unknown
-
-
-def _encode_levels(column: Column, series: pl.Series) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.bool_]]:
-    assert column.levels is not None
-    if isinstance(column.levels[0], str):
-        if series.dtype not in (pl.String, pl.Categorical, pl.Enum):
-            raise DataError(
-                f"column '{column.name}' must hold text, as its levels do, got {_type_name(series)}"
-            )
-        lookup = {level: code for code, level in enumerate(column.levels)}
-        coded = series.cast(pl.String).replace_strict(lookup, default=-1, return_dtype=pl.Int16)
-        codes = coded.fill_null(-1).to_numpy().astype(np.int16)
-    else:
-        if not (series.dtype.is_numeric() or series.dtype == pl.Boolean):
-            raise DataError(
-                f"column '{column.name}' must hold numbers, as its levels do, got {_type_name(series)}"
-            )
-        codes = _encode_integers(np.asarray(column.levels, dtype=np.int64), series)
-    unknown = codes < 0
-    codes[unknown] = 0
-    return codes, unknown
-
-
-def _encode_integers(levels: npt.NDArray[np.int64], series: pl.Series) -> npt.NDArray[np.int16]:
-    """Code of each value, -1 where it is no level."""
-    order = np.argsort(levels)
-    ascending = levels[order]
-    if _is_whole(series):
-        whole, inside = _whole_inside(series, int(ascending[0]), int(ascending[-1]))
-    else:
-        values = series.cast(pl.Float64).fill_null(np.nan).to_numpy()
-        with np.errstate(invalid="ignore"):
-            inside = (values >= ascending[0]) & (values <= ascending[-1]) & (values == np.floor(values))
-        whole = np.where(inside, values, ascending[0]).astype(np.int64)
-    span = int(ascending[-1] - ascending[0]) + 1
-    if span <= _TABLE_SPAN:
-        # The table spans the *declared* levels only, never what the data holds.
-        table = np.full(span, -1, dtype=np.int16)
-        table[ascending - ascending[0]] = order
-        codes = table[whole - ascending[0]]
-    else:
-        at = np.searchsorted(ascending, whole)
-        codes = np.where(ascending[at] == whole, order[at], -1).astype(np.int16)
-    codes[~inside] = -1
-    return codes
-
-
-def _search_integers(
-    starts: npt.NDArray[np.int64], series: pl.Series
-) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.bool_]]:
-    """Bin ``[starts[i], starts[i+1])`` of each whole number, and which numbers lie in none."""
-    low, end = int(starts[0]), int(starts[-1])
-    if low == end:
-        return np.zeros(len(series), np.int16), np.ones(len(series), dtype=bool)
-    whole, inside = _whole_inside(series, low, end - 1)
-    if end - low <= _TABLE_SPAN:
-        table = np.repeat(np.arange(len(starts) - 1, dtype=np.int16), np.diff(starts))
-        codes = table[whole - low]
-    else:
-        codes = (np.searchsorted(starts, whole, side="right") - 1).astype(np.int16)
-    codes[~inside] = 0
-    return codes, ~inside
-
-
-def _whole_inside(
-    series: pl.Series, low: int, high: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Values of an integer series as int64, those outside ``[low, high]`` replaced by `low`, and which are inside."""
-    if series.dtype == pl.Boolean:
-        series = series.cast(pl.Int8)
-    raw = (series.fill_null(0) if series.null_count() else series).to_numpy()
-    inside = (raw >= low) & (raw <= high)
-    return np.where(inside, raw.astype(np.int64), low), inside
-
-
-def _is_whole(series: pl.Series) -> bool:
-    """Whether the values are integers that numpy holds exactly (128-bit ones are not)."""
-    return series.dtype == pl.Boolean or series.dtype in (
-        pl.Int8,
-        pl.Int16,
-        pl.Int32,
-        pl.Int64,
-        pl.UInt8,
-        pl.UInt16,
-        pl.UInt32,
-        pl.UInt64,
-    )
-
-
-def _type_name(series: pl.Series) -> str:
-    return "text" if series.dtype in (pl.String, pl.Categorical, pl.Enum) else str(series.dtype)
 
 
 def _place(error: Exception, names: Sequence[str]) -> str:

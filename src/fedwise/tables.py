@@ -13,6 +13,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from .errors import DataError
 from .schema import Schema
 
 
@@ -116,7 +117,21 @@ def count(codes: npt.NDArray[np.int16], layout: Layout) -> Tables:
     ----------
     codes
         Shape (variables, rows), as `Schema.encode` gives them: every code below its variable's size.
+
+    Raises
+    ------
+    DataError
+        The codes are not of this layout. The kernel writes where codes point: it must not be asked to
+        write outside the tables.
     """
+    if codes.ndim != 2 or len(codes) != len(layout.sizes):
+        raise DataError(
+            f"codes must hold one line for each of {len(layout.sizes)} variables; use Schema.encode"
+        )
+    if codes.size:
+        too_high = codes.max(axis=1) >= np.asarray(layout.sizes)
+        if codes.dtype.kind not in "iu" or too_high.any() or codes.min() < 0:
+            raise DataError("codes must lie inside their variable's domain; use Schema.encode")
     exact = np.zeros(layout.cells, dtype=np.int64)
     pairs = np.asarray(layout.pairs, dtype=np.int64).reshape(-1, 2)
     sizes = np.asarray(layout.sizes, dtype=np.int64)

@@ -21,10 +21,12 @@ def inspect(
     The screen tests whether the same variable's marginals agree across tables within the noise; an honest
     release fails it once in a million. Exit code 1 when a release is flagged.
     """
+    from ..errors import ReleaseError
+    from ..files import read_bytes
     from ..plan import Plan
     from ..pool import Pool, release_files
 
-    if path.is_file() and b'"fedwise/plan/' in path.read_bytes()[:200]:
+    if path.is_file() and b'"fedwise/plan/' in read_bytes(path, what="file", error=ReleaseError)[:200]:
         import msgspec
 
         found = Plan.load(path)

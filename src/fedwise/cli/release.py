@@ -45,7 +45,7 @@ def release(
 
     Only the release file leaves. The rows, the exact counts and the ledger stay with you.
     """
-    from ..errors import PlanError
+    from ..errors import LedgerError, PlanError
     from ..files import refuse_existing
     from ..plan import Plan
     from ..privacy.ledger import Ledger
@@ -63,10 +63,18 @@ def release(
     target = output or Path(f"{client}{SUFFIX}")
     refuse_existing(target, force=force)
     book = None
+    where = ledger or data.with_name(data.name + ".ledger.db")
     if asked.private and not simulated:
         asked.schema.encode(data)  # a dry run: bad data must not even create a ledger
-        where = ledger or data.with_name(data.name + ".ledger.db")
-        book = Ledger(where) if where.exists() else Ledger(where, budget or asked.epsilon, asked.delta)
+        if where.exists():
+            book = Ledger(where, budget)
+        else:
+            book = Ledger(where, asked.epsilon if budget is None else budget, asked.delta)
+    elif ledger is not None or budget is not None or where.exists():
+        kind = "simulated" if asked.private else "without privacy"
+        raise LedgerError(
+            f"data with a budget (ledger '{where}') must not be released {kind}; use public data"
+        )
     made = make_release(asked, data, client=client, ledger=book, simulated=simulated, seed=seed)
     made.save(target, force=force)
     balance = book.balance() if book else None

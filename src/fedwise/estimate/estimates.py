@@ -14,6 +14,43 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
+class Posterior:
+    """What the releases leave open about each client: independent Gaussian errors, part by part.
+
+    All but `totals` are variances of proportions. They are posterior variances τ²v/(τ²+v), so they
+    count the shrinkage bias as error and are never above the spread of the pool itself.
+
+    Parameters
+    ----------
+    totals
+        Shape (clients,): variance of the number of records.
+    marginals
+        Shape (clients, sum of sizes): variance of each level, given that levels sum to one.
+    strength
+        Shape (clients, tables): variance of the coordinate along `direction`.
+    direction
+        Shape (cells,): per table the unit vector along which the pool's association grows.
+    spread
+        Shape (tables,): between-client variance of a cell off that direction, in units of its pool
+        proportion.
+    pool
+        Shape (cells,): the pool's own proportions.
+    pool_strength, pool_cells
+        Shapes (tables,) and (cells,): variance of the pool's proportions along and off the direction;
+        an error that all clients share.
+    """
+
+    totals: Floats
+    marginals: Floats
+    strength: Floats
+    direction: Floats
+    spread: Floats
+    pool: Floats
+    pool_strength: Floats
+    pool_cells: Floats
+
+
+@dataclass(frozen=True)
 class Estimates:
     """Estimated counts of every client.
 
@@ -35,6 +72,9 @@ class Estimates:
         Name of the estimator that made them: ``plain`` or ``shrinkage``.
     sigmas
         Noise scale of each table as released (zeros for a release that is not private).
+    posterior
+        What is left open about each client after shrinkage; ``None`` for the plain estimator, whose
+        error is the released noise.
     """
 
     clients: tuple[str, ...]
@@ -45,6 +85,7 @@ class Estimates:
     marginals: Floats | None = None
     estimator: str = "plain"
     sigmas: Floats = field(default_factory=lambda: np.zeros(0))
+    posterior: Posterior | None = None
 
     @property
     def marginal_offsets(self) -> npt.NDArray[np.int64]:

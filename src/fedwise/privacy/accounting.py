@@ -69,6 +69,14 @@ class LossDistribution:
             np.sum(self.probabilities[above] * -np.expm1(epsilon - self.losses[above]))
         )
 
+    def curve(self) -> tuple[Floats, Floats]:
+        """All grid points ε ≥ 0 and δ at each of them, as `delta` gives it one by one."""
+        ahead = self.losses >= 0
+        losses, mass = self.losses[ahead], self.probabilities[ahead]
+        above = np.cumsum(mass[::-1])[::-1]
+        weighted = np.cumsum((mass * np.exp(-losses))[::-1])[::-1]
+        return losses, self.infinite + np.maximum(above - np.exp(losses) * weighted, 0.0)
+
     def epsilon(self, delta: float) -> float:
         """Smallest ε ≥ 0 with δ(ε) ≤ `delta`; infinite where the mass at infinity alone exceeds it."""
         if self.infinite >= delta:

@@ -31,6 +31,9 @@ CREATE TABLE charge (
 );
 """
 
+#: μ, ε and δ of one charge.
+Spent = tuple[float, float, float]
+
 
 class Charge(msgspec.Struct, frozen=True):
     """One line of the book."""
@@ -98,8 +101,8 @@ class Ledger:
         """What is allowed, spent and left."""
         with self._transaction() as db:
             epsilon, delta = self._budget(db)
-            squares, count = self._spent(db)
-        return self._balance(epsilon, delta, squares, count)
+            spent = self._spent(db)
+        return _balance(epsilon, delta, spent)
 
     def history(self) -> list[Charge]:
         """All charges, oldest first."""
@@ -130,12 +133,12 @@ class Ledger:
             )
         with self._transaction() as db:
             total, at_delta = self._budget(db)
-            squares, count = self._spent(db)
-            after = squares + mu * mu
-            # Compared as μ², where the sum is exact; 1e-9 forgives the rounding of the conversion.
-            if after > gaussian_mu(total, at_delta) ** 2 * (1 + 1e-9):
-                before = self._balance(total, at_delta, squares, count)
-                needed = gaussian_epsilon(math.sqrt(after), at_delta)
+            spent = self._spent(db)
+            after = [*spent, (mu, epsilon, delta)]
+            needed = _cost(after, at_delta)
+            # Also compared as μ², where the sum is exact; 1e-9 forgives the rounding of the conversion.
+            if needed > total and _squares(after) > gaussian_mu(total, at_delta) ** 2 * (1 + 1e-9):
+                before = _balance(total, at_delta, spent)
                 raise BudgetExceeded(
                     f"ledger '{self.path}' refuses this release.\n"
                     f"  Requested:  epsilon {epsilon:.4g} at delta {delta:g} (total would be {needed:.4g})\n"
@@ -147,7 +150,7 @@ class Ledger:
                 "INSERT INTO charge (at, client, plan, mu, epsilon, delta) VALUES (?, ?, ?, ?, ?, ?)",
                 (_now(), client, plan, mu, epsilon, delta),
             )
-            return self._balance(total, at_delta, after, count + 1)
+            return _balance(total, at_delta, after)
 
     def set_budget(self, epsilon: float, delta: float | None = None) -> Balance:
         """Change the total budget on purpose; the change is kept in the book."""
@@ -158,30 +161,27 @@ class Ledger:
             if math.isinf(epsilon):
                 raise LedgerError("ledger epsilon must be finite; an infinite budget protects nobody")
             self._record_budget(db, epsilon, new_delta)
-            squares, count = self._spent(db)
-        return self._balance(epsilon, new_delta, squares, count)
+            spent = self._spent(db)
+        return _balance(epsilon, new_delta, spent)
 
-    @staticmethod
-    def _balance(epsilon: float, delta: float, squares: float, count: int) -> Balance:
-        spent = gaussian_epsilon(math.sqrt(squares), delta) if squares > 0 else 0.0
-        left = max(gaussian_mu(epsilon, delta) ** 2 - squares, 0.0)
-        # Below the rounding of the conversions nothing is left: a fresh ledger of ε spent in one release.
-        remaining = (
-            gaussian_epsilon(math.sqrt(left), delta)
-            if left > 1e-9 * gaussian_mu(epsilon, delta) ** 2
-            else 0.0
+    def _budget(self, db: sqlite3.Connection) -> tuple[float, float]:
+        row = db.execute("SELECT epsilon, delta FROM budget ORDER BY id DESC LIMIT 1").fetchone()
+        if row is None or not all(isinstance(value, float) for value in row):
+            raise self._damaged()
+        return row[0], row[1]
+
+    def _spent(self, db: sqlite3.Connection) -> list[Spent]:
+        """μ, ε and δ of every charge. SQLite does not enforce types, so they are checked here."""
+        rows = db.execute("SELECT mu, epsilon, delta FROM charge ORDER BY id").fetchall()
+        if not all(isinstance(value, float) and value > 0 for row in rows for value in row):
+            raise self._damaged()
+        return [(mu, epsilon, delta) for mu, epsilon, delta in rows]
+
+    def _damaged(self) -> LedgerError:
+        return LedgerError(
+            f"ledger '{self.path}' is not a readable ledger; restore it from a backup: "
+            "starting a new one would forget what was spent"
         )
-        return Balance(epsilon=epsilon, delta=delta, spent=spent, remaining=remaining, charges=count)
-
-    @staticmethod
-    def _budget(db: sqlite3.Connection) -> tuple[float, float]:
-        epsilon, delta = db.execute("SELECT epsilon, delta FROM budget ORDER BY id DESC LIMIT 1").fetchone()
-        return float(epsilon), float(delta)
-
-    @staticmethod
-    def _spent(db: sqlite3.Connection) -> tuple[float, int]:
-        mus = [float(row[0]) for row in db.execute("SELECT mu FROM charge ORDER BY id")]
-        return math.fsum(mu * mu for mu in mus), len(mus)
 
     @staticmethod
     def _record_budget(db: sqlite3.Connection, epsilon: float, delta: float) -> None:
@@ -223,17 +223,17 @@ class Ledger:
                 f"ledger '{self.path}' cannot be used ({cause}); check path and permissions"
             ) from None
         except sqlite3.DatabaseError:
-            raise LedgerError(
-                f"ledger '{self.path}' is not a readable ledger; restore it from a backup: "
-                "starting a new one would forget what was spent"
-            ) from None
+            raise self._damaged() from None
 
     def _connect(self) -> sqlite3.Connection:
         deadline = time.monotonic() + _BUSY_SECONDS
         while True:
             db = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
             try:
-                db.execute("PRAGMA journal_mode = WAL")
+                # The journal mode is written into the file: never into a database that is not ours.
+                objects = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+                if objects == 0 or db.execute("PRAGMA application_id").fetchone()[0] == _APPLICATION:
+                    db.execute("PRAGMA journal_mode = WAL")
                 db.execute("PRAGMA synchronous = FULL")
                 return db
             except sqlite3.OperationalError as cause:
@@ -245,6 +245,38 @@ class Ledger:
             except BaseException:
                 db.close()
                 raise
+
+
+def _squares(spent: list[Spent]) -> float:
+    return math.fsum(mu * mu for mu, _, _ in spent)
+
+
+def _cost(spent: list[Spent], delta: float) -> float:
+    """ε at `delta` of all charges together.
+
+    One release alone also costs no more than it promises: its μ must cover it at every δ, and may
+    therefore say a little more than its ε does at its own.
+    """
+    if not spent:
+        return 0.0
+    together = gaussian_epsilon(math.sqrt(_squares(spent)), delta)
+    if len(spent) == 1 and spent[0][2] <= delta:
+        return min(together, spent[0][1])
+    return together
+
+
+def _balance(epsilon: float, delta: float, spent: list[Spent]) -> Balance:
+    whole = gaussian_mu(epsilon, delta) ** 2
+    left = whole - _squares(spent)
+    # Below the rounding of the conversions nothing is left: a fresh ledger of ε spent in one release.
+    remaining = gaussian_epsilon(math.sqrt(left), delta) if left > 1e-9 * whole else 0.0
+    return Balance(
+        epsilon=epsilon,
+        delta=delta,
+        spent=_cost(spent, delta),
+        remaining=remaining if spent else epsilon,
+        charges=len(spent),
+    )
 
 
 def _now() -> str:

@@ -1,0 +1,1 @@
+"""Training: the chosen federation, and every baseline it must beat."""

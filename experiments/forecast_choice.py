@@ -1,0 +1,35 @@
+"""The federations a forecast of the trained model likes best, from the same private releases."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from census import Bundle
+from fedwise.estimate import estimate
+from fedwise.forecast import Forecast
+from fedwise.search import Annealing, select
+from store import Store
+
+#: What is asked of the forecast, by the label of the federation.
+GOALS = {"forecast accuracy": "accuracy", "forecast fair": {"accuracy": 1.0, "eod": -1.0}}
+
+
+def choose_by_forecast(bundle: Bundle, k: int, label: str, store: Store) -> dict[str, Any]:
+    """The federation with the best forecast at ε = 1, first draw of the noise."""
+    question = {"what": "forecast/1", "tables": bundle.sex.digest, "k": k, "goal": GOALS[label]}
+
+    def answer() -> dict[str, Any]:
+        estimates = estimate(bundle.sex.pool(1.0, seed=0))
+        wall, cpu = time.perf_counter(), time.process_time()
+        found = select(
+            estimates, k, objective=Forecast(GOALS[label]), method=Annealing(chains=2, steps=2000), alternatives=0,
+            evidence="none", threads=1,
+        )  # fmt: skip
+        return {
+            "members": list(found.clients), "estimated_loss": found.loss, "status": found.status,
+            "evaluations": found.evaluations, "wall_seconds": time.perf_counter() - wall,
+            "cpu_seconds": time.process_time() - cpu,
+        }  # fmt: skip
+
+    return dict(store.get(question, answer))

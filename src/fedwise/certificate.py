@@ -1,0 +1,288 @@
+"""Certificate: how sure one may be of a selection, under which assumptions, and whether they hold.
+
+Two kinds of doubt are kept apart. *Search*: is there a federation with a lower estimated loss? The
+search method answers that. *Noise*: would the true losses order federations as the estimated ones do?
+The paper's two bounds answer that, for noise that is Gaussian to first order:
+
+    local    Pr(W' is truly better | gap Δ) ≤ exp(−kΔ² / (4σ²_PFL))
+    global   Pr(W* is not within μ of the best) ≤ 2·exp(−(μ/2 − E‖ξ‖∞)² / (2σ²_PFL)),  μ > 2·E‖ξ‖∞
+
+The local bound rests on Var(ξ_W − ξ_W') = 2σ²_PFL / k for federations that share k − 1 clients. That
+presumes equal clients: the same slope of the loss at W and W', and the same noise from each member. So
+`neighbour_error` gives the standard deviation of the difference with the slopes at hand, and
+`neighbour_chance` the normal tail it implies, without the presumption.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from .estimate.estimates import Estimates
+from .objective import Weights, pair_weights
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+#: Chance of error the global tolerance μ is stated for.
+LEVEL = 0.05
+_SAMPLE = 128
+_DRAWS = 400
+#: A cell is well above its noise from this many standard deviations on.
+_CLEAR = 3.0
+
+
+class Assumption(msgspec.Struct, frozen=True):
+    """Something the bounds rest on, whether it holds here, and what was found."""
+
+    text: str
+    holds: bool
+    found: str
+
+
+class Certificate(msgspec.Struct, frozen=True, kw_only=True):
+    """What is certain about a selection.
+
+    Parameters
+    ----------
+    statement
+        What the search proves, in one sentence.
+    noise_statement
+        What the noise allows to say, in one sentence.
+    sigma
+        Standard deviation of the federation's loss under the noise (σ_PFL); ``None`` where unknown.
+    gap
+        Loss of the best swap neighbour less the selection's loss (Δ).
+    local_bound
+        The paper's bound on the chance that this neighbour is truly better.
+    neighbour_error, neighbour_chance
+        Standard deviation of the difference with the slopes at hand, and the normal tail at the gap.
+    expected_sup
+        E‖ξ‖∞ by simulation (`expected_supremum`): an estimate, not a proof.
+    mu, global_bound
+        The selection is within `mu` of the true best, except with probability `global_bound`.
+    assumptions
+        What the bounds rest on.
+    """
+
+    statement: str
+    noise_statement: str
+    sigma: float | None = None
+    gap: float | None = None
+    local_bound: float | None = None
+    neighbour_error: float | None = None
+    neighbour_chance: float | None = None
+    expected_sup: float | None = None
+    mu: float | None = None
+    global_bound: float | None = None
+    assumptions: tuple[Assumption, ...] = ()
+
+    @property
+    def sound(self) -> bool:
+        """Whether every assumption holds."""
+        return all(assumption.holds for assumption in self.assumptions)
+
+    def __str__(self) -> str:
+        broken = [f"assumption not met: {a.text} ({a.found})" for a in self.assumptions if not a.holds]
+        return "\n".join([self.statement, self.noise_statement, *broken])
+
+
+def local_bound(k: int, gap: float, sigma: float) -> float:
+    """exp(−kΔ² / (4σ²)): the chance that a neighbour `gap` worse is truly better (equal clients)."""
+    return 0.0 if sigma == 0 and gap > 0 else math.exp(-k * gap**2 / (4 * sigma**2)) if sigma > 0 else 1.0
+
+
+def global_bound(mu: float, expected_sup: float, sigma: float) -> float:
+    """2·exp(−(μ/2 − E‖ξ‖∞)² / (2σ²)), and 1 where μ is too small for the bound to speak."""
+    room = mu / 2 - expected_sup
+    if sigma == 0:
+        return 0.0 if room >= 0 else 1.0
+    return min(1.0, 2 * math.exp(-(room**2) / (2 * sigma**2))) if room > 0 else 1.0
+
+
+def tolerance(expected_sup: float, sigma: float, level: float = LEVEL) -> float:
+    """The μ at which `global_bound` equals `level`."""
+    return 2 * (expected_sup + sigma * math.sqrt(2 * math.log(2 / level)))
+
+
+def slopes(estimates: Estimates, federations: Ints, weights: Weights) -> Floats:
+    """∂PFL/∂cell of each federation: w_j (PMI − MI) / n. Shape (federations, cells).
+
+    The paper prints −(PMI + MI)/n; differentiating H(X) + H(Y) − H(X,Y) gives (PMI − MI)/n.
+    """
+    layout = estimates.layout
+    per_table = pair_weights(estimates.schema, layout, weights)
+    summed = np.stack([estimates.cells[members].sum(axis=0) for members in federations])
+    found = np.zeros_like(summed)
+    for j in np.flatnonzero(per_table):
+        table = np.maximum(layout.view(summed, int(j)).astype(np.float64), 0.0)
+        n = np.maximum(table.sum(axis=(1, 2), keepdims=True), 1.0)
+        # A floor of one record keeps the slope of an empty cell finite.
+        down = np.log2(np.maximum(table.sum(axis=2, keepdims=True), 1.0))
+        across = np.log2(np.maximum(table.sum(axis=1, keepdims=True), 1.0))
+        pointwise = np.log2(np.maximum(table, 1.0)) + np.log2(n) - down - across
+        information = (table * pointwise).sum(axis=(1, 2), keepdims=True) / n
+        found[:, layout.slice(int(j))] = (per_table[j] * (pointwise - information) / n).reshape(
+            len(summed), -1
+        )
+    return found
+
+
+def noise_covariance(estimates: Estimates, federations: Ints, weights: Weights) -> Floats:
+    """Covariance of the linearised noise ξ_W over federations: |W∩V| · Σ_c σ_c² g_W(c) g_V(c)."""
+    gradients = slopes(estimates, federations, weights) * estimates.layout.per_cell(estimates.sigmas)
+    member = np.zeros((len(federations), len(estimates.clients)))
+    for row, members in enumerate(federations):
+        member[row, members] = 1.0
+    covariance: Floats = (member @ member.T) * (gradients @ gradients.T)
+    return covariance
+
+
+def expected_supremum(
+    covariance: Floats, clients: int, k: int, per_client: float, rng: np.random.Generator
+) -> float:
+    """E‖ξ‖∞ by simulation: the larger of two ways to reach high.
+
+    Over the sampled federations, each with its own slope, the supremum of correlated Gaussians; and over
+    *all* federations of size k with one common slope, where the supremum is the sum of the k largest
+    client contributions, each N(0, per_client²).
+    """
+    values, vectors = np.linalg.eigh(covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    sampled = np.abs(rng.normal(size=(_DRAWS, len(values))) @ root.T).max(axis=1).mean()
+    scores = np.sort(rng.normal(size=(_DRAWS, clients)), axis=1) * per_client
+    common = np.maximum(scores[:, clients - k :].sum(axis=1), -scores[:, :k].sum(axis=1)).mean()
+    return float(max(sampled, common))
+
+
+def certify(
+    estimates: Estimates,
+    members: Sequence[int],
+    weights: Weights,
+    *,
+    statement: str,
+    neighbour: tuple[float, tuple[int, ...]] | None = None,
+    std_error: float | None = None,
+    simulated: bool = False,
+    seed: int = 0,
+) -> Certificate:
+    """The certificate of a federation that minimises the PFL.
+
+    Parameters
+    ----------
+    statement
+        What the search method proves.
+    neighbour
+        Gap to, and members of, the best federation one swap away.
+    std_error
+        σ_PFL from the estimator; default the delta method on the released cells.
+    simulated
+        The noise came from a seeded generator.
+    """
+    k, n = len(members), len(estimates.clients)
+    gap = None if neighbour is None else neighbour[0]
+    sigmas = estimates.sigmas
+    if len(sigmas) == 0 or not np.any(sigmas > 0):
+        return Certificate(
+            statement=statement,
+            noise_statement="The tables carry no noise: losses are exact for these records, and nothing is private.",
+            sigma=0.0,
+            gap=gap,
+            local_bound=None if gap is None else local_bound(k, gap, 0.0),
+            expected_sup=0.0,
+            mu=0.0,
+            global_bound=0.0,
+        )
+    rng = np.random.default_rng([seed & 0xFFFFFFFFFFFFFFFF, 7])
+    sample = [np.asarray(members, dtype=np.int64)]
+    if neighbour is not None:
+        sample.append(np.asarray(neighbour[1], dtype=np.int64))
+    sample += [np.sort(rng.choice(n, size=k, replace=False)) for _ in range(_SAMPLE)]
+    covariance = noise_covariance(estimates, np.stack(sample), weights)
+    raw = math.sqrt(max(float(covariance[0, 0]), 0.0))
+    known = std_error is not None and math.isfinite(std_error)
+    sigma = float(std_error) if known and std_error is not None else raw
+    # The estimator removes part of the released noise: the process is scaled to the error it reports.
+    scale = sigma / raw if raw > 0 else 1.0
+    covariance = covariance * scale**2
+    largest = math.sqrt(max(float(covariance.diagonal().max()), 0.0))
+    supremum = expected_supremum(covariance, n, k, sigma / math.sqrt(k), rng)
+    mu = tolerance(supremum, largest)
+    error = chance = None
+    if neighbour is not None and gap is not None:
+        error = math.sqrt(max(float(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]), 0.0))
+        chance = 0.5 * math.erfc(gap / error / math.sqrt(2)) if error > 0 else 0.0
+    bound = None if gap is None else local_bound(k, gap, sigma)
+    return Certificate(
+        statement=statement,
+        noise_statement=_noise_statement(sigma, bound, chance, mu),
+        sigma=sigma,
+        gap=gap,
+        local_bound=bound,
+        neighbour_error=error,
+        neighbour_chance=chance,
+        expected_sup=supremum,
+        mu=mu,
+        global_bound=global_bound(mu, supremum, largest),
+        assumptions=_assumptions(estimates, members, weights, covariance, known, simulated),
+    )
+
+
+def _noise_statement(sigma: float, bound: float | None, chance: float | None, mu: float) -> str:
+    text = f"Under the privacy noise the loss has standard deviation {sigma:.4g}"
+    if bound is not None and chance is not None:
+        text += (
+            f"; the best single swap is truly better with probability at most {bound:.2g} "
+            f"(equal clients) or {chance:.2g} (clients as they are)"
+        )
+    return f"{text}; the true loss is within {mu:.4g} of the best, except with probability {LEVEL:g}."
+
+
+def _assumptions(
+    estimates: Estimates,
+    members: Sequence[int],
+    weights: Weights,
+    covariance: Floats,
+    known: bool,
+    simulated: bool,
+) -> tuple[Assumption, ...]:
+    k = len(members)
+    used = pair_weights(estimates.schema, estimates.layout, weights) != 0
+    noise = estimates.layout.per_cell(estimates.sigmas * used)
+    cells = estimates.cells[np.asarray(members)].sum(axis=0)[noise > 0]
+    clear = float(np.mean(cells >= _CLEAR * math.sqrt(k) * noise[noise > 0])) if len(cells) else 1.0
+    sizes = np.maximum(estimates.totals[np.asarray(members)], 1.0)
+    ratio = float(sizes.max() / sizes.min())
+    spread = covariance.diagonal()
+    uneven = float(spread.max() / max(spread.min(), 1e-300))
+    return (
+        Assumption(
+            "high signal-to-noise: nearly all summed cells are well above their noise, so the loss is linear in it",
+            clear >= 0.9,
+            f"{clear:.0%} of the summed cells exceed {_CLEAR:g} standard deviations",
+        ),
+        Assumption(
+            "equal clients: neighbours differ by a 2/k share of the variance",
+            ratio <= 3,
+            f"the largest member has {ratio:.1f} times the records of the smallest",
+        ),
+        Assumption(
+            "one variance: federations of this size have about the same noise",
+            uneven <= 4,
+            f"variances differ by a factor {uneven:.1f} over sampled federations",
+        ),
+        Assumption(
+            "the standard error of the estimator is known",
+            known,
+            "given by the estimator" if known else "delta method on the released cells",
+        ),
+        Assumption(
+            "the noise is the private one, drawn by each client",
+            not simulated,
+            "seeded simulation" if simulated else "discrete Gaussian",
+        ),
+    )

@@ -1,0 +1,136 @@
+"""``fedwise frontier``: the best loss for every size, and what fairness costs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .console import JsonOption, SeedOption, print_json, print_table, progress
+from .select import (
+    AlphaOption,
+    BetaOption,
+    BudgetOption,
+    CostFileOption,
+    EstimatorOption,
+    ExcludeOption,
+    FlaggedOption,
+    GammaOption,
+    GroupFileOption,
+    IncludeOption,
+    LamOption,
+    MethodOption,
+    MinRecordsOption,
+    PerGroupOption,
+    ReleasesArgument,
+    ThreadsOption,
+    WeightsOption,
+    chosen_weights,
+    names,
+    read_costs,
+    read_pairs,
+)
+
+if TYPE_CHECKING:
+    from ..search.frontier import Frontier
+
+
+def frontier(
+    releases: ReleasesArgument,
+    k: Annotated[str | None, typer.Option("-k", "--size", help="Sizes: 2:20.")] = None,
+    pareto: Annotated[int, typer.Option(help="Points of the fairness–utility front; 0 for none.")] = 11,
+    pareto_k: Annotated[
+        int | None, typer.Option("--pareto-k", help="Size of the front; default the best.")
+    ] = None,
+    weights: WeightsOption = None,
+    alpha: AlphaOption = None,
+    beta: BetaOption = None,
+    gamma: GammaOption = None,
+    lam: LamOption = None,
+    method: MethodOption = "auto",
+    estimator: EstimatorOption = "shrinkage",
+    include: IncludeOption = "",
+    exclude: ExcludeOption = "",
+    min_records: MinRecordsOption = None,
+    group_file: GroupFileOption = None,
+    max_per_group: PerGroupOption = None,
+    cost_file: CostFileOption = None,
+    budget: BudgetOption = None,
+    accept_flagged: FlaggedOption = False,
+    threads: ThreadsOption = None,
+    seed: SeedOption = 0,
+    json: JsonOption = False,
+) -> None:
+    """Best loss and terms for every size, and the fairness–utility front.
+
+    Example: fedwise frontier releases/ -k 2:20
+    """
+    from ..errors import FedwiseError
+    from ..pool import Pool
+    from ..search.constraints import Constraints
+    from ..search.frontier import frontier as search
+
+    if pareto < 0 or pareto == 1:
+        raise FedwiseError(f"pareto must be 0 or at least 2 points, got {pareto}")
+    pool = Pool.load(releases, accept_flagged=accept_flagged)
+    rules = Constraints(
+        include=names(include),
+        exclude=names(exclude),
+        min_records=min_records,
+        groups=read_pairs(group_file, "group"),
+        max_per_group=max_per_group,
+        costs=read_costs(cost_file),
+        budget=budget,
+    )
+    with progress() as bar:
+        task = bar.add_task("searching", total=1, best="")
+        found = search(
+            pool,
+            k,
+            weights=chosen_weights(weights, pool.plan.weights, alpha=alpha, beta=beta, gamma=gamma, lam=lam),
+            estimator=estimator,
+            method=method,
+            constraints=rules,
+            pareto_k=pareto_k,
+            pareto_points=pareto,
+            seed=seed,
+            threads=threads,
+            progress=lambda done, total, best: bar.update(
+                task, completed=done, total=max(total, 1), best=f"best loss {best:.6f}"
+            ),
+        )
+    if json:
+        print_json(found)
+    else:
+        show(found)
+
+
+def show(found: Frontier) -> None:
+    """The frontiers as tables for people."""
+    columns = ("k", "loss", "error", "direct", "proxy", "redundancy", "signal", "status", "clients")
+    print_table(
+        "best federation of each size",
+        columns,
+        [
+            (
+                point.k,
+                f"{point.loss:.5f}",
+                "" if point.std_error is None else f"{point.std_error:.2g}",
+                f"{point.terms.direct_bias:.4f}",
+                f"{point.terms.proxy_bias:.4f}",
+                f"{point.terms.redundancy:.4f}",
+                f"{point.terms.signal:.4f}",
+                point.status,
+                ", ".join(point.clients),
+            )
+            for point in found.points
+        ],
+        right=columns[:7],
+    )
+    if found.pareto:
+        print_table(
+            f"fairness–utility front at k = {found.pareto_k}",
+            ("unfairness", "utility", "clients"),
+            [(f"{t.unfairness:.4f}", f"{t.utility:.4f}", ", ".join(t.clients)) for t in found.pareto],
+            right=("unfairness", "utility"),
+        )

@@ -1,0 +1,80 @@
+"""fedwise report: one page that says why these clients."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .console import ForceOption, JsonOption, print_json, print_table, stderr
+
+
+def report(
+    run: Annotated[Path, typer.Argument(help="A run directory of fedwise train, or a selection.json.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the page.")] = Path(
+        "report.html"
+    ),
+    releases: Annotated[
+        Path | None, typer.Option("--releases", help="The releases it was selected from. [RUN/releases]")
+    ] = None,
+    audit: Annotated[
+        Path | None, typer.Option("--audit", help="Outcome of fedwise audit. [RUN/audit.json]")
+    ] = None,
+    comparison: Annotated[
+        Path | None, typer.Option("--comparison", help="Table of fedwise compare. [RUN/comparison.parquet]")
+    ] = None,
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--baseline", help="Another run to compare with, LABEL=RUN. Repeat a label for its seeds."
+        ),
+    ] = None,
+    title: Annotated[str | None, typer.Option("--title", help="Heading of the page.")] = None,
+    frontier: Annotated[
+        bool,
+        typer.Option("--frontier/--no-frontier", help="Search every size too, where that takes a moment."),
+    ] = True,
+    accept_flagged: Annotated[
+        bool, typer.Option("--accept-flagged", help="Keep releases that fail the screen.")
+    ] = False,
+    force: ForceOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Write a report that justifies a selection: one file, works offline, prints well.
+
+    Example: fedwise report runs/income --releases releases/ -o report.html
+
+    With --json the same content goes to stdout and no page is written, unless --output is given too.
+    """
+    from ..errors import FedwiseError
+    from ..files import refuse_existing
+    from ..report import build_report
+
+    wanted = not json or output != Path("report.html")
+    if wanted:
+        refuse_existing(output, force=force)
+    baselines: dict[str, list[str | Path]] = {}
+    for text in baseline or []:
+        label, equals, path = text.partition("=")
+        if not (equals and label.strip() and path):
+            raise FedwiseError(f"--baseline must be written LABEL=RUN, got '{text}'")
+        baselines.setdefault(label.strip(), []).append(path)
+    made = build_report(
+        run,
+        output if wanted else None,
+        releases=releases,
+        audit=audit,
+        comparison=comparison,
+        baselines=baselines,
+        accept_flagged=accept_flagged,
+        frontier=frontier,
+        title=title,
+        force=force,
+    )
+    if json:
+        print_json(made.to_dict())
+        return
+    if made.values.alerts:
+        print_table("alerts", ["", "what"], [[alert.level, alert.title] for alert in made.values.alerts])
+    stderr().print(f"report written to {output} ({output.stat().st_size / 1e6:.2f} MB)", markup=False)

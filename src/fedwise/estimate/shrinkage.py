@@ -1,0 +1,306 @@
+"""Shrinkage: what a client's noise hides, it borrows from the pool.
+
+Every part of a client's tables is moved toward what the pool predicts for it, by τ²/(τ²+v): v is the
+known noise variance, τ² the variance between clients, estimated over the pool. In order:
+
+1. the number of records, positive by construction;
+2. each marginal, toward the pool's marginal;
+3. the pool's tables, toward independence where noise drowns them;
+4. the *prediction* for a client's table: the pool's odds ratios fitted to the client's own marginals;
+5. what the client's table holds beyond the prediction: first the one coordinate along which the pool's
+   association grows or weakens (it moves mutual information most, and sums up a whole table in a single
+   number with little noise), then cell by cell what is left;
+6. all clients' tables together, so that they add up to the pool's.
+
+Each client gives one row of non-negative, consistent counts, so federations are still sums of rows.
+Where there is no noise every step is the identity. Derivation and trials: docs/theory/estimation.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from ..tables import Layout
+from .consistency import Parts, join, split, variances
+from .entropy import debiased
+from .estimates import Posterior
+from .fitting import centre, fit, margin_factors
+
+Floats = npt.NDArray[np.float64]
+
+#: No proportion falls below this part of its prediction: noise may not empty a cell the pool knows.
+FLOOR = 0.02
+#: Most rounds of proportional fitting; tables with empty cells need many, others stop early.
+ROUNDS = 60
+#: Times the clients' tables are scaled so that they add up to the pool's.
+_ADD_UP_ROUNDS = 3
+#: A client weighs at most this much more than the median one when τ² is estimated.
+_CAP = 4.0
+#: Squared deviation, in units of its noise variance, beyond which a pooled cell vouches for itself.
+_DOUBT = 9.0
+
+
+@dataclass(frozen=True)
+class Shrunk:
+    """Denoised counts of all clients, and what stays open about them."""
+
+    cells: Floats
+    marginals: Floats
+    totals: Floats
+    posterior: Posterior
+
+
+def shrink(matrix: npt.ArrayLike, layout: Layout, sigmas: npt.ArrayLike) -> Shrunk:
+    """Denoise a pool of released counts.
+
+    Parameters
+    ----------
+    matrix
+        Shape (clients, cells): released counts of at least one client.
+    sigmas
+        Shape (tables,): noise of each table; all 0 for exact counts, which come back unchanged.
+    """
+    noise = np.asarray(sigmas, dtype=np.float64)
+    parts, _ = split(matrix, layout, noise)
+    if not noise.any():
+        cells, marginals, totals = join(parts, layout)
+        return Shrunk(cells, marginals, totals, _nothing_open(layout, parts))
+    return _Pool(parts, layout, noise).shrink()
+
+
+class _Pool:
+    """The steps of `shrink`, sharing the clients' sizes and the noise."""
+
+    def __init__(self, parts: Parts, layout: Layout, sigmas: Floats) -> None:
+        self.parts = parts
+        self.layout = layout
+        self.noise = sigmas**2
+        self.open = variances(layout, sigmas)
+        self.sizes = positive(parts.totals, self.open.total)
+        self.share = self.sizes / self.sizes.sum()
+        self.at = np.concatenate([[0], np.cumsum(layout.sizes)])
+        # Precision of a client's proportions goes with its size squared; no few giants may decide τ².
+        squares = self.sizes**2
+        self.weight = np.minimum(squares, _CAP * np.median(squares))
+
+    def shrink(self) -> Shrunk:
+        layout, clients = self.layout, len(self.sizes)
+        marginals, marginal_open = self._marginals()
+        pooled = self.share @ marginals
+        cells = self.parts.interactions  # reused: each table is read once, then overwritten
+        posterior = Posterior(
+            totals=np.full(clients, self.open.total),
+            marginals=marginal_open,
+            strength=np.zeros((clients, layout.tables)),
+            direction=np.zeros(layout.cells),
+            spread=np.zeros(layout.tables),
+            pool=np.zeros(layout.cells),
+            pool_strength=np.zeros(layout.tables),
+            pool_cells=np.zeros(layout.cells),
+        )
+        for j, ((x, y), (a, b)) in enumerate(zip(layout.pairs, layout.shapes, strict=True)):
+            here = layout.slice(j)
+            side_x, side_y = slice(self.at[x], self.at[x + 1]), slice(self.at[y], self.at[y + 1])
+            own = cells[:, here].reshape(clients, a, b)
+            pool, pool_open = self._pool_table(own, pooled[side_x], pooled[side_y], self.noise[j])
+            table = self._client_tables(j, own, pool, marginals[:, side_x], marginals[:, side_y], posterior)
+            cells[:, here] = (table * self.sizes[:, None, None]).reshape(clients, a * b)
+            posterior.pool[here] = pool.ravel()
+            posterior.pool_cells[here] = pool_open.ravel()
+            posterior.pool_strength[j] = float(np.sum(pool_open.ravel() * posterior.direction[here] ** 2))
+        return Shrunk(cells, marginals * self.sizes[:, None], self.sizes.copy(), posterior)
+
+    def _marginals(self) -> tuple[Floats, Floats]:
+        """Each level's proportion toward the pool's (step 2), and what stays open of it."""
+        shrunk = np.empty_like(self.parts.effects)
+        left = np.empty_like(self.parts.effects)
+        for variable, levels in enumerate(self.layout.sizes):
+            here = slice(self.at[variable], self.at[variable + 1])
+            own = self.parts.effects[:, here] / self.sizes[:, None] + 1.0 / levels
+            pool = np.maximum(self.share @ own, 0.0)
+            pool = pool / pool.sum() if pool.sum() > 0 else np.full(levels, 1.0 / levels)
+            v = (self.open.effects[variable] / self.sizes**2)[:, None]
+            tau = self._between(own - pool, v * (1.0 - 1.0 / levels))
+            keep = _keep(tau, v)
+            level = np.maximum(pool + keep * (own - pool), FLOOR * (1.0 - keep) * pool)
+            # Floors lift the rare levels of every client; scaled back, they sum to the pool again.
+            shrunk[:, here] = fit(
+                (level * self.share[:, None])[None], self.share[None], pool[None], rounds=ROUNDS
+            )[0]
+            shrunk[:, here] /= shrunk[:, here].sum(axis=1, keepdims=True)
+            left[:, here] = keep * v
+        return shrunk, left
+
+    def _pool_table(self, own: Floats, x: Floats, y: Floats, noise: float) -> tuple[Floats, Floats]:
+        """The pool's proportions of one table (step 3), and what stays open of them.
+
+        Deviations from independence have prior variance θ·(p_x p_y)²: a common scale of the ratio
+        p_xy / (p_x p_y) around 1, so that rare cells, where the noise is largest in proportion, go
+        back to independence first.
+        """
+        expected = np.outer(x, y)
+        total = self.sizes.sum()
+        deviation = own.sum(axis=0) / total - centre(expected)
+        v = noise * own.shape[0] / total**2 * _free(*expected.shape)
+        prior = _scaled_variance(deviation, expected**2, v)
+        # A cell beyond all doubt is its own evidence, however odd it looks beside the others.
+        prior += np.maximum(deviation**2 - _DOUBT * v, 0.0)
+        keep = _keep(prior, np.full_like(prior, v))
+        table = np.maximum(expected + keep * deviation, FLOOR * (1.0 - keep) * expected)
+        table = fit(table, x[None], y[None], rounds=ROUNDS)[0]
+        goal = _nats_of_noisy(expected + deviation, x, y, float(np.sqrt(v)))
+        return _strengthen(table, goal, rounds=ROUNDS), keep * v
+
+    def _client_tables(
+        self, j: int, own: Floats, pool: Floats, x: Floats, y: Floats, posterior: Posterior
+    ) -> Floats:
+        """Proportions of one table for every client (steps 4 and 5). Fills the posterior of table j."""
+        clients, a, b = own.shape
+        predicted = fit(pool, x, y, rounds=ROUNDS)
+        residual = (own / self.sizes[:, None, None] - centre(predicted)).reshape(clients, a * b)
+        v = (self.noise[j] / self.sizes**2)[:, None]
+        direction = _direction(pool).ravel()
+        along = residual @ direction
+        keep_along = _keep(self._between(along[:, None], v), v)
+        residual -= along[:, None] * direction
+        v_cell = v * _free(a, b)
+        spread = self._spread(residual, pool.ravel(), v_cell)
+        keep_rest = _keep(spread * pool.ravel(), v_cell)
+        rest = (keep_rest * residual).reshape(clients, a, b)
+        moved = predicted + rest + (keep_along * along[:, None] * direction).reshape(clients, a, b)
+        floor = FLOOR * (1.0 - keep_rest).reshape(clients, a, b) * predicted
+        posterior.direction[self.layout.slice(j)] = direction
+        posterior.strength[:, j] = (keep_along * v)[:, 0]
+        posterior.spread[j] = spread
+        return self._add_up(np.maximum(moved, floor), pool, x, y)
+
+    def _add_up(self, tables: Floats, pool: Floats, x: Floats, y: Floats) -> Floats:
+        """Fit clients' tables to their marginals, and their mixture to the pool (step 6).
+
+        Counts cannot be negative, so noise raises the near-empty cells of every client; the pool, where
+        the noise is smallest against the counts, says by how much.
+        """
+        for _ in range(_ADD_UP_ROUNDS):
+            tables = fit(tables, x, y, rounds=ROUNDS)
+            mixed = np.tensordot(self.share, tables, axes=1)
+            tables *= np.divide(pool, mixed, out=np.ones_like(pool), where=mixed > 0)
+        return fit(tables, x, y, rounds=ROUNDS)
+
+    def _between(self, deviation: Floats, v: Floats) -> Floats:
+        """Between-client variance of each column by the method of moments, never negative.
+
+        The pool mean holds every client, so E d_i² = h_i·τ² + (1 − 2s_i)·v_i + Σ_k s_k² v_k with s the
+        shares and h_i = 1 − 2s_i + Σ_k s_k².
+        """
+        share = self.share[:, None]
+        mean = np.sum(share**2 * v, axis=0)
+        excess = self.weight @ (deviation**2 - (1.0 - 2.0 * share) * v - mean)
+        scale = float(self.weight @ (1.0 - 2.0 * self.share + np.sum(self.share**2)))
+        lone = scale <= 1e-9 * self.weight.sum()  # one client is its own pool
+        return np.zeros_like(excess) if lone else np.maximum(excess / scale, 0.0)
+
+    def _spread(self, residual: Floats, pool: Floats, v: Floats) -> float:
+        """Between-client variance of the cells off the direction, as a multiple of their proportion."""
+        top = float(np.sum(self.weight @ ((residual**2 - v) * pool)))
+        bottom = float(self.weight.sum() * np.sum(pool**2))
+        return max(top / bottom, 0.0) if bottom > 0 else 0.0
+
+
+def positive(totals: Floats, variance: float) -> Floats:
+    """Number of records given a noisy total: mean of the noise model's N(total, variance) above zero.
+
+        n̂ = t + s·φ(t/s)/Φ(t/s)
+
+    Equal to the noisy total where that is large against its noise, and positive always.
+    """
+    s = np.sqrt(variance)
+    if s == 0:
+        return np.maximum(totals, 1e-9)
+    z = totals / s
+    ratio = np.exp(-0.5 * z**2 - 0.5 * np.log(2.0 * np.pi) - special.log_ndtr(z))
+    # Far below zero the sum cancels; its limit is s/|z|.
+    return np.asarray(np.maximum(totals + s * ratio, s / (1.0 + np.abs(np.minimum(z, 0.0)) + 1e3 * (z > 0))))
+
+
+def _free(a: int, b: int) -> float:
+    """Part of a cell's noise that is left once the table's marginals are taken out."""
+    return (a - 1) * (b - 1) / (a * b)
+
+
+def _direction(pool: Floats) -> Floats:
+    """Unit step along which the association of a table grows while its marginals and empty cells stay.
+
+    The derivative of p·(p / p_x p_y)^t at fixed marginals: p·(log(p / p_x p_y) − α_x − β_y).
+    """
+    expected = np.outer(pool.sum(axis=1), pool.sum(axis=0))
+    ratio = np.divide(pool, expected, out=np.ones_like(pool), where=(expected > 0) & (pool > 0))
+    down, across = margin_factors(pool, pool * np.log(ratio))
+    growth = pool * (np.log(ratio) - down[:, None] - across)
+    length = float(np.linalg.norm(growth))
+    return growth / length if length > 1e-12 else np.zeros_like(growth)
+
+
+def _strengthen(table: Floats, goal: float, *, rounds: int) -> Floats:
+    """Give a shrunk table the information `goal` (nats): same marginals, same pattern.
+
+    A posterior mean holds too little information, which is convex; p ∝ p·(p / p_x p_y)^t restores it,
+    with t by bisection.
+    """
+    x, y = table.sum(axis=1), table.sum(axis=0)
+    expected = np.outer(x, y)
+    ratio = np.divide(table, expected, out=np.ones_like(table), where=(table > 0) & (expected > 0))
+    low, high = -1.0, 1.0
+    for _ in range(12):
+        middle = 0.5 * (low + high)
+        stronger = fit(table * ratio**middle, x[None], y[None], rounds=rounds)[0]
+        low, high = (middle, high) if _nats(stronger, expected) < goal else (low, middle)
+    return np.asarray(fit(table * ratio**low, x[None], y[None], rounds=rounds)[0])
+
+
+def _nats_of_noisy(table: Floats, x: Floats, y: Floats, scale: float) -> float:
+    """Information of proportions with noise `scale` and known marginals, unbiased."""
+    whole = float(np.sum(debiased(table, scale)))
+    return whole - float(np.sum(debiased(x, 0.0))) - float(np.sum(debiased(y, 0.0)))
+
+
+def _nats(table: Floats, expected: Floats) -> float:
+    filled = (table > 0) & (expected > 0)
+    return float(np.sum(table[filled] * np.log(table[filled] / expected[filled])))
+
+
+def _scaled_variance(deviation: Floats, scale: Floats, v: float) -> Floats:
+    """Prior variance θ·scale with θ by iterated, precision-weighted moments: E d² = θ·scale + v."""
+    if not scale.any():
+        return np.zeros_like(scale)
+    theta = 1.0
+    for _ in range(20):
+        weight = scale / (theta * scale + v + 1e-300) ** 2
+        weight /= weight.max() + 1e-300
+        bottom = float(np.sum(weight * scale))
+        theta = max(float(np.sum(weight * (deviation**2 - v))) / bottom, 1e-6) if bottom > 0 else 1e-6
+    return theta * scale
+
+
+def _keep(tau: Floats, v: Floats) -> Floats:
+    """τ² / (τ² + v): the part of a deviation to believe. Everything where there is no noise."""
+    whole = np.asarray(tau + v, dtype=np.float64)
+    top = np.broadcast_to(np.asarray(tau, dtype=np.float64), whole.shape)
+    return np.where(np.asarray(v) > 0, np.divide(top, whole, out=np.zeros_like(whole), where=whole > 0), 1.0)
+
+
+def _nothing_open(layout: Layout, parts: Parts) -> Posterior:
+    clients = len(parts.totals)
+    return Posterior(
+        totals=np.zeros(clients),
+        marginals=np.zeros_like(parts.effects),
+        strength=np.zeros((clients, layout.tables)),
+        direction=np.zeros(layout.cells),
+        spread=np.zeros(layout.tables),
+        pool=np.zeros(layout.cells),
+        pool_strength=np.zeros(layout.tables),
+        pool_cells=np.zeros(layout.cells),
+    )

@@ -1,0 +1,238 @@
+"""Session: the pool on the table, and the answers to every question about it. Knows nothing of the web."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import FedwiseError, Infeasible
+from ..estimate import estimate
+from ..estimate.information import standard_error
+from ..objective import Terms
+from ..pool import Pool
+from ..report import charts, gather
+from ..report.build import Report
+from ..report.palette import COLOURS, TERM_LABELS
+from ..report.terms import as_terms, client_terms, federation_terms, signs
+from ..report.values import Group, Point
+from ..search import select
+from ..search.constraints import Constraints
+from ..search.control import Control
+from ..search.feasible import check
+from ..search.greedy import Greedy
+from ..search.neighbourhood import descend
+from ..search.problem import PFL, Problem
+from ..search.selection import Selection
+from .question import Question
+
+Floats = npt.NDArray[np.float64]
+
+#: Method of the settled answer: the one the command line reproduces.
+METHOD = "annealing"
+SEED = 0
+#: Sizes of the frontier, and the sizes tried in a large pool.
+LARGEST = 20
+_LARGE = 400
+_FEW = (1, 2, 3, 5, 8, 12, 16, 20)
+#: Clients × cells up to which estimates are made anew for every settled answer.
+_SMALL_CELLS = 500_000
+
+
+class Found(NamedTuple):
+    """Members (sorted positions), their loss, and whether every single swap was tried in vain."""
+
+    members: tuple[int, ...]
+    loss: float
+    proven: bool
+    evaluations: int
+
+
+class Stale(FedwiseError):  # noqa: N818 - a state of affairs, not a fault
+    """A newer question arrived; nobody waits for this answer any more."""
+
+
+class Session:
+    """Answers questions about one pool.
+
+    Parameters
+    ----------
+    pool
+        The releases.
+    releases
+        How the releases are named on the command line.
+    """
+
+    def __init__(self, pool: Pool, *, releases: str = "releases", estimator: str = "shrinkage") -> None:
+        self.pool = pool
+        self.releases = releases
+        self.estimates = estimate(pool, estimator)
+        self.alone: Floats = client_terms(self.estimates)
+        self.everyone: Floats = federation_terms(self.estimates, np.arange(len(pool))[None, :])[0]
+        self._newest: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    # What is on the table -----------------------------------------------------------------------------------
+
+    def describe(self) -> dict[str, Any]:
+        """The pool: clients with their own terms and noise, the plan's promise, defaults and colours."""
+        plan, estimates = self.pool.plan, self.estimates
+        promise = gather.privacy(plan, simulated=self.pool.simulated)
+        sizes = np.array([a * b for a, b in plan.layout.shapes])
+        typical = float(np.median(sizes * plan.sigmas))
+        flags = {flag.client: flag.reason for flag in self.pool.flags}
+        tiles = {tile.client: tile for tile in gather.tiles(estimates.clients, ())}
+        return {
+            "schema": plan.schema.name,
+            "privacy": msgspec.to_builtins(promise),
+            "weights": msgspec.to_builtins(plan.weights),
+            "k": min(5, len(estimates.clients)),
+            "terms": TERM_LABELS,
+            "palette": dict(COLOURS.values()),
+            "releases": self.releases,
+            "clients": [
+                {
+                    "client": name,
+                    "records": round(float(total)),
+                    "terms": [float(value) for value in row],
+                    "noise": typical / max(float(total), 1.0),
+                    "flag": flags.get(name),
+                    "tile": [tiles[name].row, tiles[name].column, tiles[name].code]
+                    if name in tiles
+                    else None,
+                }
+                for name, total, row in zip(estimates.clients, estimates.totals, self.alone, strict=True)
+            ],
+        }
+
+    # The quick answer, for every move of a slider ---------------------------------------------------------------
+
+    def answer(self, question: Question) -> dict[str, Any]:
+        """A swap-local optimum in a blink, with its terms and the picture of them."""
+        began = time.perf_counter()
+        problem = Problem.of(self.estimates, PFL(question.weights))
+        found = self._quick(problem, question, question.k, lambda: False)
+        row = federation_terms(self.estimates, np.array([found.members]))[0]
+        terms = as_terms(row)
+        error = float(standard_error(self.estimates, np.array(found.members), question.weights))
+        return {
+            "clients": [self.estimates.clients[i] for i in found.members],
+            "k": question.k,
+            "loss": found.loss,
+            "std_error": error if np.isfinite(error) else None,
+            "terms": msgspec.to_builtins(terms),
+            "records": round(float(self.estimates.totals[list(found.members)].sum())),
+            "proven": found.proven,
+            "evaluations": found.evaluations,
+            "seconds": time.perf_counter() - began,
+            "command": self.command(question),
+            "spec": self._picture(question, terms, found.loss),
+        }
+
+    def _quick(self, problem: Problem, question: Question, k: int, stale: Callable[[], bool]) -> Found:
+        """Grow greedily, then swap while any single swap helps: deterministic, no chance involved."""
+        rules = Constraints(**question.constraints)
+        if not 1 <= k <= len(problem.clients):
+            raise FedwiseError(
+                f"k must be between 1 and the {len(problem.clients)} clients of the pool, got {k}"
+            )
+        limits = check(rules, problem.clients, self.estimates.totals, k)
+        if stale():
+            raise Stale("a newer question arrived")
+        with Control() as control:
+            grown = Greedy().search(problem, limits, k, seed=SEED, control=control)
+            end = descend(problem, limits, grown.members, control=control)
+        return Found(end.members, end.loss, end.proven, grown.evaluations + end.evaluations)
+
+    def _picture(self, question: Question, terms: Terms, loss: float) -> charts.Spec:
+        everyone = as_terms(self.everyone)
+        shown = [
+            Group(name="This federation", terms=terms, loss=loss),
+            Group(name="All clients", terms=everyone, loss=float(self.everyone @ signs(question.weights))),
+        ]
+        return charts.groups(shown, question.weights)
+
+    # What may take a moment, and gives way to newer questions ---------------------------------------------------
+
+    def newest(self, kind: str, number: int) -> Callable[[], bool]:
+        """Note that question `number` of a kind arrived; the answer tells later whether a newer one did."""
+        with self._lock:
+            self._newest[kind] = max(number, self._newest.get(kind, -1))
+        return lambda: self._newest[kind] > number
+
+    def frontier(self, question: Question, stale: Callable[[], bool]) -> dict[str, Any]:
+        """Best loss by size under the same weights and constraints. Raises `Stale` when overtaken."""
+        problem = Problem.of(self.estimates, PFL(question.weights))
+        count = len(problem.clients)
+        largest = min(count, max(LARGEST, question.k + 3))
+        sizes = list(range(1, largest + 1)) if count <= _LARGE else sorted({*_FEW, question.k})
+        points: list[Point] = []
+        for k in sizes:
+            if stale():
+                raise Stale("a newer question arrived")
+            try:
+                found = self._quick(problem, question, k, stale)
+            except Infeasible:
+                continue
+            names = [self.estimates.clients[i] for i in found.members]
+            points.append(Point(k=k, loss=found.loss, terms=None, clients=names, chosen=k == question.k))
+        return {"points": msgspec.to_builtins(points), "spec": charts.frontier(points) if points else None}
+
+    def settle(self, question: Question, stale: Callable[[], bool], *, whole: bool = False) -> Selection:
+        """The full selection with its evidence. Raises `Stale` when overtaken.
+
+        `whole` starts from the releases as the command line does; the screen is content with the estimates at
+        hand where making them anew takes seconds. The federation is the same.
+        """
+
+        def watch(done: int, total: int, best: float) -> None:
+            if stale():
+                raise KeyboardInterrupt
+
+        source = self.pool if whole or self.pool.matrix.size <= _SMALL_CELLS else self.estimates
+        selection = select(
+            source,
+            question.k,
+            weights=question.weights,
+            estimator=self.estimates.estimator,
+            method=METHOD,
+            evidence="quick",
+            seed=SEED,
+            progress=watch,
+            **question.constraints,
+        )
+        if stale():
+            raise Stale("a newer question arrived")
+        return selection
+
+    def command(self, question: Question) -> str:
+        """The command line that reproduces the settled answer."""
+        return question.command(
+            self.releases,
+            method=METHOD,
+            plan_weights=self.pool.plan.weights,
+            seed=SEED,
+            flagged=bool(self.pool.flags),
+        )
+
+    def report(self, question: Question) -> str:
+        """The report on the settled answer, as a page."""
+        selection = self.settle(question, lambda: False, whole=True)
+        made = Report.of(self.pool, selection, commands=[self.command(question)])
+        return made.html()
+
+    def warm(self) -> None:
+        """Ask one question of each kind, so that the first change on the page finds compiled code."""
+        k = min(5, len(self.pool))
+        question = Question(k=k, weights=self.pool.plan.weights)
+        self.answer(question)
+        if len(self.pool) > 2:
+            first = self.estimates.clients[0]
+            self.answer(
+                Question(k=k - 1 or 1, weights=self.pool.plan.weights, exclude=(first,), min_records=0.0)
+            )

@@ -1,0 +1,61 @@
+// Questions to the server. One of a kind is on its way at any time; the newest waits, older ones are dropped.
+
+let count = Date.now();
+
+async function send(path, body) {
+  const response = await fetch(`${path}?n=${++count}`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body,
+  });
+  if (response.status === 409) return null;
+  const answer = await response.json();
+  if (!response.ok) throw new Error(answer.error ?? "the server refused the question");
+  return answer;
+}
+
+export function channel(path, show, fail) {
+  let waiting = null, busy = false;
+  async function pump() {
+    if (busy) return;
+    busy = true;
+    while (waiting !== null) {
+      const { body, tag } = waiting;
+      waiting = null;
+      try {
+        const answer = await send(path, body);
+        if (answer !== null) show(answer, tag);
+      } catch (error) {
+        if (waiting === null) fail(error, tag);
+      }
+    }
+    busy = false;
+  }
+  return (body, tag) => {
+    waiting = { body, tag };
+    pump();
+  };
+}
+
+// For work that takes a while: starts after a pause, and a newer question makes the server drop the older one.
+export function patient(path, show, fail, pause = 350) {
+  let timer = 0, latest = 0;
+  return (body, tag) => {
+    clearTimeout(timer);
+    const mine = ++latest;
+    timer = setTimeout(async () => {
+      try {
+        const answer = await send(path, body);
+        if (answer !== null && mine === latest) show(answer, tag);
+      } catch (error) {
+        if (mine === latest) fail(error, tag);
+      }
+    }, pause);
+  };
+}
+
+export async function pool() {
+  const response = await fetch("api/pool");
+  if (!response.ok) throw new Error("the server refused; open the address that fedwise explore printed");
+  return response.json();
+}

@@ -1,0 +1,118 @@
+// Wires the page: a change of the state asks the server, the answer redraws what depends on it.
+
+import * as api from "./api.js";
+import { beside, draw, useColours } from "./charts.js";
+import { map, table } from "./clients.js";
+import { controls } from "./controls.js";
+import { cycle, fromHash, initial, question, toHash, without } from "./state.js";
+import { card } from "./verdict.js";
+import { element, number } from "./words.js";
+
+const find = (id) => document.getElementById(id);
+const pool = await api.pool();
+let { state, other } = fromHash(location.hash, pool);
+let answer = null, answerB = null, selection = null, asked = 0;
+
+useColours(pool.palette);
+const promise = pool.privacy;
+const privacy = promise.label === "not private" ? "not private" : `ε = ${promise.epsilon}, δ = ${promise.delta < 1e-3 ? promise.delta.toExponential() : promise.delta}, ${promise.label}`;
+find("about").textContent = `${pool.schema} · ${pool.clients.length} clients · ${privacy}`;
+
+const showControls = controls(pool, (edit) => change(edit(state)));
+const press = (client) => change(cycle(state, client));
+const showMap = map(find("map"), find("map-panel"), pool, press);
+const showTable = table(find("clients"), find("filter"), find("more"), pool, press);
+
+const ask = api.channel("api/answer", (found, tag) => {
+  answer = found;
+  selection = null;
+  find("problem").hidden = true;
+  show(false);
+  requestAnimationFrame(() => { find("federation").dataset.answered = tag; });
+}, trouble);
+const askB = api.channel("api/answer", (found) => { answerB = found; show(false); }, trouble);
+const askFrontier = api.patient("api/frontier", (found) => {
+  find("frontier").classList.remove("waiting");
+  if (found.spec) draw(find("frontier"), found.spec);
+}, trouble, 300);
+const askSettled = api.patient("api/settle", (found, tag) => {
+  if (tag !== question(state)) return;
+  selection = found.selection;
+  show(true);
+}, trouble, 500);
+
+function trouble(error) {
+  find("problem").textContent = `${error.message.charAt(0).toUpperCase()}${error.message.slice(1)}.`;
+  find("problem").hidden = false;
+}
+
+function change(next) {
+  state = next;
+  refresh();
+}
+
+function compare(next) {
+  other = next;
+  answerB = null;
+  refresh();
+}
+
+function refresh() {
+  history.replaceState(null, "", toHash(state, other));
+  showControls(state);
+  const body = question(state);
+  ask(body, ++asked);
+  if (other) askB(question(other.kind === "pin" ? other.state : without(state, other.client)));
+  find("frontier").classList.add("waiting");
+  askFrontier(body);
+  askSettled(body, body);
+  const q = `?q=${encodeURIComponent(body)}`;
+  find("get-selection").href = `download/selection.json${q}`;
+  find("get-report").href = `download/report.html${q}`;
+}
+
+function show(settled) {
+  if (!answer) return;
+  // The settled search may have found a better federation than the quick one.
+  const mine = selection && selection.loss < answer.loss - 1e-12 ? { ...answer, ...selection } : answer;
+  const chosen = new Set(mine.clients);
+  const quick = `${answer.proven ? "No single swap improves it" : "Found quickly"}: ${number(answer.evaluations, 0)} federations in ${number(answer.seconds * 1000, 0)} ms.`;
+  const note = selection ? [selection.certificate.statement, selection.certificate.noise_statement].join(" ") : quick;
+  const b = other ? answerB : null;
+  const title = other?.kind === "without" ? `Without ${other.client}` : "Pinned";
+  card(find("now"), other ? "Now" : "Federation", mine, {
+    labels: pool.terms, other: b, note, frequency: selection?.frequency && Object.keys(selection.frequency).length ? selection.frequency : null,
+    onWithout: (client) => compare({ kind: "without", client }),
+  });
+  find("other").hidden = !b;
+  if (b) {
+    const buttons = [
+      other.kind === "without"
+        ? element("button", { type: "button", class: "plain", onclick: () => { const kept = other.client; other = null; change(without(state, kept)); } }, "Keep it out")
+        : element("button", { type: "button", class: "plain", onclick: () => { const old = other.state; compare({ kind: "pin", state }); change(old); } }, "Swap"),
+      element("button", { type: "button", class: "plain", id: "close", onclick: () => { other = null; answerB = null; refresh(); show(false); } }, "Close"),
+    ];
+    card(find("other"), title, b, { labels: pool.terms, other: mine, note: "", buttons });
+  }
+  showMap(state, chosen);
+  showTable(state, chosen, settled);
+  find("command").textContent = answer.command;
+  draw(find("terms"), b ? beside(answer.spec, b.spec, title) : answer.spec);
+  if (settled) find("federation").dataset.settled = asked;
+}
+
+find("pin").addEventListener("click", () => compare({ kind: "pin", state }));
+find("reset").addEventListener("click", () => { other = null; answerB = null; change(initial(pool)); });
+find("copy").addEventListener("click", async () => {
+  await navigator.clipboard.writeText(find("command").textContent);
+  find("copy").textContent = "Copied";
+  setTimeout(() => { find("copy").textContent = "Copy command"; }, 1500);
+});
+addEventListener("hashchange", () => {
+  if (location.hash === toHash(state, other)) return;
+  ({ state, other } = fromHash(location.hash, pool));
+  answerB = null;
+  refresh();
+});
+
+refresh();

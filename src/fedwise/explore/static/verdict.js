@@ -1,0 +1,35 @@
+// One selection as a card: who, at what loss, with which terms, and how it differs from the one beside it.
+
+import { element, number, signed } from "./words.js";
+
+const ORDER = ["direct_bias", "proxy_bias", "redundancy", "signal"];
+
+export function card(host, title, answer, { labels, other, frequency, note, buttons = [], onWithout }) {
+  const theirs = new Set(other?.clients ?? []);
+  const chips = answer.clients.map((client) => {
+    const share = frequency?.[client];
+    const unlike = other && !theirs.has(client);
+    return element(
+      "li",
+      { class: unlike ? "chip unlike" : "chip", title: unlike ? "only here" : null },
+      element("span", {}, client),
+      share === undefined ? null : element("small", { title: "chosen in this share of redrawn pools" }, `${Math.round(share * 100)}%`),
+      onWithout ? element("button", { type: "button", "aria-label": `What if without ${client}?`, title: `What if without ${client}?`, onclick: () => onWithout(client) }, "×") : null,
+    );
+  });
+  const difference = (mine, yours) => (other ? element("small", {}, signed(mine - yours)) : null);
+  host.replaceChildren(
+    element("div", { class: "head" }, element("h2", {}, title), ...buttons),
+    element("ul", { class: "chips", "aria-label": `${title}: clients` }, ...chips),
+    element(
+      "dl", { class: "loss" },
+      element("dt", {}, "Loss"),
+      element("dd", {}, element("output", { "data-value": answer.loss }, number(answer.loss)), answer.std_error === null ? null : element("small", {}, ` ± ${number(answer.std_error)}`), other ? element("small", { class: "delta" }, ` ${signed(answer.loss - other.loss)}`) : null),
+    ),
+    element(
+      "dl", { class: "terms" },
+      ...ORDER.map((key) => element("div", { class: key }, element("dt", {}, labels[key]), element("dd", {}, number(answer.terms[key]), difference(answer.terms[key], other?.terms[key])))),
+    ),
+    element("p", { class: "note" }, note),
+  );
+}

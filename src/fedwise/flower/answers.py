@@ -1,0 +1,134 @@
+"""Answers: what came back from the nodes, sorted into releases to trust and nodes to leave out, with reasons."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Literal, NamedTuple
+
+import numpy as np
+from flwr.app import Message
+
+from ..errors import ReleaseError
+from ..plan import Plan
+from ..pool import flagged
+from ..release import Release
+from . import wire
+from .grid import ERRORS
+from .policy import Refusal
+
+Kind = Literal["silent", "declined", "failed", "version", "invalid", "duplicate", "flagged"]
+
+
+class Absence(NamedTuple):
+    """A node whose release is not in the pool, and why. Holds no text written by the node."""
+
+    node: int
+    client: str | None
+    kind: Kind
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.client or f'node {self.node}'} ({self.kind}): {self.reason}"
+
+
+class Sorted(NamedTuple):
+    """Trusted releases by node, and everyone else."""
+
+    releases: dict[int, Release]
+    absent: list[Absence]
+
+
+def sort_answers(
+    asked: Iterable[int], replies: Mapping[int, Message], plan: Plan, *, accept_flagged: bool = False
+) -> Sorted:
+    """Read every reply, and leave out what cannot be trusted.
+
+    Parameters
+    ----------
+    asked
+        All node ids.
+    replies
+        The replies that came, by node id.
+    plan
+        The plan that was asked; a release must answer exactly this one.
+    accept_flagged
+        Keep releases that fail the consistency screen.
+    """
+    releases: dict[int, Release] = {}
+    absent: list[Absence] = []
+    for node in sorted(asked):
+        found = _read(node, replies.get(node), plan)
+        if isinstance(found, Absence):
+            absent.append(found)
+        else:
+            releases[node] = found
+    absent += _drop_doubles(releases)
+    if releases and not accept_flagged:
+        absent += _drop_flagged(releases, plan)
+    return Sorted(releases, sorted(absent))
+
+
+def _read(node: int, reply: Message | None, plan: Plan) -> Release | Absence:
+    if reply is None:
+        return Absence(node, None, "silent", "no answer in time")
+    if reply.has_error():
+        return Absence(node, None, "failed", ERRORS.get(reply.error.code, "unknown error"))
+    answer = wire.read_answer(reply)
+    if answer is None:
+        return Absence(node, None, "version", "it speaks another version of fedwise; update the node")
+    if isinstance(answer, Refusal):
+        return Absence(node, None, "declined", answer.sentence)
+    try:
+        found = Release.decode(answer)
+    except ReleaseError:
+        # The error may quote the file, which a node wrote: it is not repeated.
+        return Absence(node, None, "version", "its release cannot be read by this version of fedwise")
+    except Exception:
+        return Absence(node, None, "invalid", "its release does not hold together")
+    if found.plan_digest != plan.digest:
+        return Absence(node, found.client, "invalid", "its release answers another plan")
+    return found
+
+
+def _drop_doubles(releases: dict[int, Release]) -> list[Absence]:
+    """One node a client, one client a set of noisy counts.
+
+    The same release from two nodes is one client that came back under a new node id: the later id stays.
+    Two different releases of one name, or one set of counts under two names, cannot be told apart from
+    an impostor, so none of them stays.
+    """
+    absent: list[Absence] = []
+    prints = {node: hashlib.sha256(found.counts.tobytes()).hexdigest() for node, found in releases.items()}
+    by_client: dict[str, list[int]] = defaultdict(list)
+    by_print: dict[str, list[int]] = defaultdict(list)
+    for node, found in releases.items():
+        by_client[found.client].append(node)
+        by_print[prints[node]].append(node)
+    for client, nodes in by_client.items():
+        if len(nodes) == 1:
+            continue
+        same = len({prints[node] for node in nodes}) == 1
+        reason = (
+            "the same client answered from another node too" if same else "two nodes answer under this name"
+        )
+        absent += [Absence(node, client, "duplicate", reason) for node in (nodes[:-1] if same else nodes)]
+    for nodes in by_print.values():
+        if len({releases[node].client for node in nodes}) > 1 and releases[nodes[0]].private:
+            reason = "its noisy counts are a copy of another client's"
+            absent += [Absence(node, releases[node].client, "duplicate", reason) for node in nodes]
+    once = {absence.node: absence for absence in reversed(absent)}
+    for node in once:
+        del releases[node]
+    return list(once.values())
+
+
+def _drop_flagged(releases: dict[int, Release], plan: Plan) -> list[Absence]:
+    nodes = list(releases)
+    clients = [releases[node].client for node in nodes]
+    flags = flagged(clients, np.stack([releases[node].counts for node in nodes]), plan)
+    at = dict(zip(clients, nodes, strict=True))
+    for flag in flags:
+        del releases[at[flag.client]]
+    return [Absence(at[flag.client], flag.client, "flagged", flag.reason) for flag in flags]

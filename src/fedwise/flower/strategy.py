@@ -1,0 +1,149 @@
+"""Strategy: fedwise's aggregation and samplers (SCAFFOLD, FairFed, UCB-CS, …) as one Flower strategy."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import FedAvg
+
+from ..errors import FedwiseError
+from ..train.local import Settings, Update
+from ..train.model import Model
+from ..train.samplers import Sampler, make_sampler
+from ..train.strategies import ServerState, Strategy, make_strategy
+from .grid import FederationGrid
+from .training import LOSS_ACTION, read_update, write_instruction, write_vector
+
+_LOG = logging.getLogger("flwr")
+
+
+class FedwiseStrategy(FedAvg):  # type: ignore[misc]  # flwr is not typed for us
+    """A Flower strategy over the pure functions of `fedwise.train`.
+
+    Clients must run `train_app`. Evaluation is Flower's FedAvg's.
+
+    Parameters
+    ----------
+    strategy
+        ``fedavg``, ``fedprox``, ``scaffold``, ``fedadam``, ``fairfed``, ``fedfb``, or an object.
+    model
+        The network; its inputs are the schema's (`Encoder.width`).
+    sizes
+        Records of each chosen client: ``federation.sizes``.
+    sampler
+        Who takes part in a round: ``full``, ``uniform``, ``ucb_cs``, ``threshold``, ``fed_sampling``,
+        ``power_of_choice``, ``cluster_fl``, or an object.
+    settings, seed
+        How clients train, and the seed of their row orders and of the sampler.
+    timeout
+        Seconds for the losses a sampler asks before it chooses.
+    options
+        For Flower's FedAvg: ``fraction_evaluate`` and the like.
+    """
+
+    def __init__(
+        self,
+        strategy: str | Strategy = "fedavg",
+        *,
+        model: Model,
+        sizes: Mapping[str, float],
+        sampler: str | Sampler = "full",
+        settings: Settings | None = None,
+        seed: int = 0,
+        timeout: float = 600.0,
+        strategy_options: Mapping[str, Any] | None = None,
+        sampler_options: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        clients = sorted(sizes)
+        self.strategy = (
+            make_strategy(strategy, **(strategy_options or {})) if isinstance(strategy, str) else strategy
+        )
+        self.sampler = (
+            make_sampler(sampler, clients, sizes=sizes, **(sampler_options or {}))
+            if isinstance(sampler, str)
+            else sampler
+        )
+        self.model, self.sizes = model, dict(sizes)
+        self.settings, self.seed, self.timeout = settings or Settings(), seed, timeout
+        self.state: ServerState | None = None
+        #: Who was asked to train, round by round.
+        self.participants: list[tuple[str, ...]] = []
+        self._names: dict[int, str] = {}
+        self._sent = np.zeros(0, dtype=np.float32)
+
+    def summary(self) -> None:
+        """Log what will be done."""
+        _LOG.info("\t├──> Strategy: %s | sampler: %s", self.strategy.name, self.sampler.name)
+        super().summary()
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Ask losses where the sampler wants them, choose, and instruct the participants."""
+        if not isinstance(grid, FederationGrid):
+            raise FedwiseError("grid must be the one select_federation returned: it knows the clients' names")
+        self._names = dict(grid.names)
+        online = {grid.names[node] for node in grid.get_node_ids()}
+        self._sent = self.model.flatten({name: array.numpy() for name, array in arrays.items()})
+        if self.state is None:
+            self.state = self.strategy.start(self._sent, self.sizes)  # type: ignore[arg-type]  # real sizes do
+        # The same stream as fedwise.train.simulate, so both choose alike.
+        rng = np.random.default_rng((self.seed, server_round, 0x5A3B))
+        asked = [client for client in self.sampler.candidates(server_round, rng) if client in online]
+        if asked:
+            self.sampler.observe(self._losses(asked, arrays, grid))
+        chosen = tuple(client for client in self.sampler.choose(server_round, rng) if client in online)
+        self.participants.append(chosen)
+        records: dict[str, Any] = write_instruction(self.strategy.configure(self.settings, self.state))
+        plain = {key: value for key, value in records.items() if isinstance(value, str)}
+        config = ConfigRecord({**config, **plain, "server-round": server_round, "seed": self.seed})
+        extra = {key: value for key, value in records.items() if key not in plain}
+        content = RecordDict({"arrays": arrays, "config": config, **extra})
+        return [Message(content, grid.nodes[client], "train") for client in chosen]
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Read the updates that hold together, and let the strategy combine them."""
+        updates: list[Update] = []
+        for reply in replies:
+            client = self._names.get(reply.metadata.src_node_id, "")
+            if reply.has_error() or not client:
+                continue
+            try:
+                updates.append(read_update(self.model, reply, client))
+            except FedwiseError as cause:
+                _LOG.warning("fedwise: left out: %s", cause)
+        if not updates or self.state is None:
+            _LOG.warning("fedwise: round %d has no usable update; the model stays as it is", server_round)
+            return None, None
+        before = self._sent
+        moved, self.state = self.strategy.aggregate(before, updates, self.state)
+        known = {update.client: update.loss for update in updates if math.isfinite(update.loss)}
+        changes = {u.client: u.parameters.astype(np.float64) - before.astype(np.float64) for u in updates}
+        self.sampler.observe(known, changes)
+        metrics = MetricRecord({"clients": len(updates)})
+        if known:
+            total = sum(update.rows for update in updates if update.client in known)
+            metrics["loss"] = sum(u.loss * u.rows for u in updates if u.client in known) / total
+        return write_vector(self.model, moved), metrics
+
+    def _losses(self, clients: list[str], arrays: ArrayRecord, grid: FederationGrid) -> dict[str, float]:
+        content = RecordDict({"arrays": arrays})
+        messages = [Message(content, grid.nodes[client], f"query.{LOSS_ACTION}") for client in clients]
+        out = {}
+        for reply in grid.send_and_receive(messages, timeout=self.timeout):
+            if reply.has_error() or "metrics" not in reply.content.metric_records:
+                continue
+            value = float(reply.content.metric_records["metrics"].get("loss", math.nan))
+            if math.isfinite(value):
+                out[grid.names[reply.metadata.src_node_id]] = value
+        return out

@@ -1,0 +1,5 @@
+__pycache__/
+*.db
+*.db.releases/
+*.parquet
+result/

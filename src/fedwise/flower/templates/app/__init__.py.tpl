@@ -1,0 +1,1 @@
+"""A Flower app that chooses its federation before it trains."""

@@ -1,0 +1,277 @@
+"""Training on a node: Flower handlers over `fedwise.train`, the same code the simulation runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+
+from ..errors import FedwiseError
+from ..schema import Schema
+from ..train.encoding import Encoder, Rows
+from ..train.local import Instruction, Report, Settings, Update, local_update, log_losses, predict
+from ..train.model import Model, Vector
+from .allowance import Allowance
+from .client_app import STATE, find_data, find_policy, guard_mod, records
+from .policy import Policy
+from .shelf import Shelf
+
+#: Flower routes ``query.fedwise_loss`` to ``@app.query("fedwise_loss")``.
+LOSS_ACTION = "fedwise_loss"
+#: Keys of the records that travel beside Flower's own ``arrays``, ``config`` and ``metrics``.
+SETTINGS, CONTROL, CELLS, REPORT = "fedwise.settings", "fedwise.control", "fedwise.cells", "fedwise.report"
+_MEMORY = "fedwise.memory"
+Weight = Literal["released", "exact", "equal"]
+
+
+def train_app(
+    app: ClientApp | None = None,
+    *,
+    schema: Schema,
+    data: Any = None,
+    policy: Any = None,
+    model: str | Model = "mlp",
+    settings: Settings | None = None,
+    weight: Weight = "released",
+    test: Callable[[Context], Any] | None = None,
+) -> ClientApp:
+    """Give a ClientApp handlers that train and test fedwise's model on the node's rows.
+
+    They serve Flower's own strategies (FedAvg, FedProx with its ``proximal-mu``, FedAdam, …) and
+    `FedwiseStrategy` alike. Exceptions stay on the node.
+
+    Parameters
+    ----------
+    schema, model
+        Inputs and network; equal on all nodes.
+    data, policy
+        As for `release_app`. A policy with ``train_epsilon`` makes every update private (DP-SGD).
+    settings
+        How to train when the server does not say. Default: the paper's.
+    weight
+        What travels as ``num-examples``: the number of records the noisy ``released`` tables tell, the
+        ``exact`` number (which no noise protects), or ``equal`` weights.
+    test
+        Rows for ``evaluate``, as a function of the node's `Context`. Default: the training rows.
+    """
+    if weight not in ("released", "exact", "equal"):
+        raise FedwiseError(f"weight must be released, exact or equal, got '{weight}'")
+    app = ClientApp() if app is None else app
+    encoder = Encoder(schema)
+    network = Model.named(model, encoder.width) if isinstance(model, str) else model
+    trainer = _Trainer(encoder, network, data, policy, settings or Settings(), weight, test)
+    app.train(mods=[guard_mod])(trainer.train)
+    app.evaluate(mods=[guard_mod])(trainer.evaluate)
+    app.query(LOSS_ACTION, mods=[guard_mod])(trainer.loss)
+    return app
+
+
+class _Trainer:
+    def __init__(
+        self,
+        encoder: Encoder,
+        model: Model,
+        data: Any,
+        policy: Any,
+        settings: Settings,
+        weight: Weight,
+        test: Callable[[Context], Any] | None,
+    ) -> None:
+        self.encoder, self.model, self.settings, self.weight = encoder, model, settings, weight
+        self.data, self.policy, self.test = data, policy, test
+
+    def train(self, message: Message, context: Context) -> Message:
+        """One local update."""
+        config = _config(message)
+        policy = find_policy(self.policy, context) if self.policy is not None else None
+        rows = self.encoder.encode(find_data(self.data, policy, context))
+        number, seed = (
+            int(config.get("server-round", 1)),
+            int(config.get("seed", context.run_config.get("seed", 0))),
+        )
+        parameters = read_vector(self.model, message)
+        instruction = read_instruction(message, self.settings)
+        client = (
+            policy.client if policy is not None else str(context.node_config.get("partition-id", "client"))
+        )
+        memory = _recall(context)
+        if policy is not None and policy.train_epsilon is not None:
+            update = Allowance(policy).update(
+                self.model,
+                parameters,
+                rows,
+                instruction=instruction,
+                client=client,
+                round=number,
+                state=memory,
+            )
+        else:
+            update = local_update(
+                self.model,
+                parameters,
+                rows,
+                instruction=instruction,
+                client=client,
+                seed=seed,
+                round=number,
+                state=memory,
+            )
+        if update.state:
+            context.state[_MEMORY] = _arrays(update.state)
+        return Message(
+            write_update(self.model, update, self._weight(policy, rows, context)), reply_to=message
+        )
+
+    def loss(self, message: Message, context: Context) -> Message:
+        """Mean log loss of the received parameters on the training rows. Exact: no noise protects it."""
+        policy = find_policy(self.policy, context) if self.policy is not None else None
+        if policy is not None and policy.train_epsilon is not None:
+            raise FedwiseError("exact losses are not covered by the training promise; use another sampler")
+        rows = self.encoder.encode(find_data(self.data, policy, context))
+        value = float(log_losses(predict(self.model, read_vector(self.model, message), rows), rows.y).mean())
+        return Message(RecordDict({"metrics": MetricRecord({"loss": value})}), reply_to=message)
+
+    def evaluate(self, message: Message, context: Context) -> Message:
+        """Loss and accuracy of the received parameters."""
+        policy = find_policy(self.policy, context) if self.policy is not None else None
+        if policy is not None and policy.train_epsilon is not None:
+            raise FedwiseError(
+                "exact metrics are not covered by the training promise; set fraction_evaluate=0"
+            )
+        found = self.test(context) if self.test is not None else find_data(self.data, policy, context)
+        rows = self.encoder.encode(found)
+        logits = predict(self.model, read_vector(self.model, message), rows)
+        metrics = {
+            "loss": float(log_losses(logits, rows.y).mean()),
+            "accuracy": float(((logits > 0) == (rows.y > 0.5)).mean()),
+            "num-examples": self._weight(policy, rows, context),
+        }
+        return Message(RecordDict({"metrics": MetricRecord(metrics)}), reply_to=message)
+
+    def _weight(self, policy: Policy | None, rows: Rows, context: Context) -> float:
+        if self.weight == "exact":
+            return float(len(rows))
+        if self.weight == "equal":
+            return 1.0
+        if STATE in context.state.config_records:
+            return float(context.state.config_records[STATE]["records"])
+        # A node restarted in the middle of a run has lost its context, not its release.
+        if policy is not None and policy.ledger is not None:
+            saved = Shelf(policy.ledger).newest(policy.client)
+            if saved is not None:
+                return records(saved)
+        raise FedwiseError(
+            "node has no release to take its weight from; ask for one first, or train with weight='equal' or 'exact'"
+        )
+
+
+def read_vector(model: Model, message: Message) -> Vector:
+    """The parameters in a message's record ``arrays``."""
+    found = message.content.array_records["arrays"]
+    return model.flatten({name: array.numpy() for name, array in found.items()})
+
+
+def initial_arrays(schema: Schema, model: str | Model = "mlp", *, seed: int = 0) -> ArrayRecord:
+    """First parameters of the network `train_app` trains, for a strategy's ``initial_arrays``."""
+    network = Model.named(model, Encoder(schema).width) if isinstance(model, str) else model
+    return write_vector(network, network.initial(seed))
+
+
+def write_vector(model: Model, vector: Vector) -> ArrayRecord:
+    """Parameters as an ArrayRecord with the names of torch's ``state_dict``."""
+    return _arrays(model.split(vector))
+
+
+def write_instruction(instruction: Instruction) -> dict[str, Any]:
+    """Records for an instruction, beside ``arrays``; the first goes into ``config``."""
+    settings = msgspec.json.encode(
+        {"settings": instruction.settings, "attribute": instruction.attribute, "report": instruction.report}
+    ).decode()
+    out: dict[str, Any] = {SETTINGS: settings}
+    if instruction.control is not None:
+        out[CONTROL] = _arrays({"control": instruction.control})
+    if instruction.cell_weights is not None:
+        out[CELLS] = _arrays({"cells": instruction.cell_weights})
+    return out
+
+
+def read_instruction(message: Message, default: Settings) -> Instruction:
+    """What the server asks: our own records, or a plain Flower strategy's config."""
+    config, arrays = _config(message), message.content.array_records
+    if SETTINGS not in config:
+        mu = float(config.get("proximal-mu", default.mu))
+        return Instruction(msgspec.structs.replace(default, mu=mu))
+    asked = msgspec.json.decode(str(config[SETTINGS]), type=_Asked)
+    return Instruction(
+        asked.settings,
+        control=arrays[CONTROL]["control"].numpy() if CONTROL in arrays else None,
+        cell_weights=arrays[CELLS]["cells"].numpy() if CELLS in arrays else None,
+        attribute=asked.attribute,
+        report=asked.report,
+    )
+
+
+def write_update(model: Model, update: Update, weight: float) -> RecordDict:
+    """A client's answer. Flower's strategies want exactly one ArrayRecord, so extras come only when asked."""
+    metrics: dict[str, float] = {"num-examples": weight}
+    if math.isfinite(update.loss):
+        metrics["loss"] = update.loss
+    content = RecordDict({"arrays": write_vector(model, update.parameters), "metrics": MetricRecord(metrics)})
+    if update.control_change is not None:
+        content[CONTROL] = _arrays({"change": update.control_change})
+    if update.report is not None:
+        content[REPORT] = _arrays({"counts": update.report.counts, "losses": update.report.losses})
+    return content
+
+
+def read_update(model: Model, message: Message, client: str) -> Update:
+    """A client's answer, checked: right shapes, finite numbers, positive weight.
+
+    Raises
+    ------
+    FedwiseError
+        Something does not fit; the text names the client only.
+    """
+    arrays = message.content.array_records
+    try:
+        metrics = message.content.metric_records["metrics"]
+        parameters = read_vector(model, message)
+        rows, loss = float(metrics["num-examples"]), float(metrics.get("loss", math.nan))
+        change = arrays[CONTROL]["change"].numpy() if CONTROL in arrays else None
+        report = None
+        if REPORT in arrays:
+            report = Report(arrays[REPORT]["counts"].numpy(), arrays[REPORT]["losses"].numpy())
+    except Exception:
+        raise FedwiseError(f"update of client '{client}' does not fit the model") from None
+    finite = np.isfinite(parameters).all() and (change is None or np.isfinite(change).all())
+    if not (
+        finite and math.isfinite(rows) and rows > 0 and (change is None or change.shape == parameters.shape)
+    ):
+        raise FedwiseError(f"update of client '{client}' is not finite or has no weight")
+    return Update(client, parameters, rows, loss, 0, {}, change, report)  # type: ignore[arg-type]  # weights are real
+
+
+class _Asked(msgspec.Struct, forbid_unknown_fields=True):
+    settings: Settings
+    attribute: int
+    report: bool
+
+
+def _config(message: Message) -> Mapping[str, Any]:
+    return dict(message.content.config_records.get("config", ConfigRecord()))
+
+
+def _recall(context: Context) -> dict[str, npt.NDArray[Any]]:
+    if _MEMORY not in context.state.array_records:
+        return {}
+    return {name: array.numpy() for name, array in context.state.array_records[_MEMORY].items()}
+
+
+def _arrays(named: Mapping[str, npt.NDArray[Any]]) -> ArrayRecord:
+    return ArrayRecord({name: Array(np.ascontiguousarray(array)) for name, array in named.items()})

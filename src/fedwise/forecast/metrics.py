@@ -1,0 +1,118 @@
+"""Metrics of a trained classifier, computed from how often it says yes in each group and class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import FedwiseError, nearest
+
+Floats = npt.NDArray[np.float64]
+
+#: Metrics every evaluation gives, in the order of `from_rates`.
+NAMES = ("accuracy", "balanced_accuracy", "f1", "positive_rate", "spd", "eod")
+#: Those of which less is better, and 0 is best.
+GAPS = frozenset({"spd", "eod"})
+
+
+class Metrics(msgspec.Struct, frozen=True, kw_only=True):
+    """Forecast metrics. `spd` and `eod` are absolute; the signed ones are the later level's rate minus the
+    earlier one's, as in `fedwise.train`.
+
+    With more than two groups the gap is largest minus smallest, and the signed gap equals it.
+    `mse` is the mean squared error of the predicted probability (Brier score), `auc` the area under
+    the ROC curve; `group_rates` are positive rates in the order of the sensitive attribute's levels.
+    """
+
+    accuracy: float
+    balanced_accuracy: float
+    f1: float
+    positive_rate: float
+    spd: float
+    eod: float
+    spd_signed: float
+    eod_signed: float
+    auc: float
+    mse: float
+    mean_score: float
+    group_rates: tuple[float, ...]
+    group_scores: tuple[float, ...]
+
+    def value(self, name: str) -> float:
+        """The metric called `name`."""
+        check_name(name)
+        return float(getattr(self, name))
+
+
+def check_name(name: str, *, what: str = "metric") -> None:
+    """Refuse a name that is not a metric."""
+    if name not in NAMES:
+        raise FedwiseError(f"{what} must be one of {', '.join(NAMES)}, got '{name}'{nearest(name, NAMES)}")
+
+
+def check_weights(maximise: str | Mapping[str, float]) -> dict[str, float]:
+    """What to maximise, as weights by metric name: a bare gap name means to make it small."""
+    if isinstance(maximise, str):
+        check_name(maximise, what="maximise")
+        return {maximise: -1.0 if maximise in GAPS else 1.0}
+    for name, weight in maximise.items():
+        check_name(name, what="maximise")
+        if not np.isfinite(weight):
+            raise FedwiseError(f"weight of {name} must be a finite number, got {weight}")
+    if not any(maximise.values()):
+        raise FedwiseError("maximise must give at least one metric a weight other than 0")
+    return {name: float(weight) for name, weight in maximise.items()}
+
+
+def gap(rates: Floats) -> Floats:
+    """Signed difference of two groups, or range of more: shape (..., groups) to (...)."""
+    if rates.shape[-1] == 2:
+        return np.asarray(rates[..., 1] - rates[..., 0], dtype=np.float64)
+    return np.asarray(rates.max(axis=-1) - rates.min(axis=-1), dtype=np.float64)
+
+
+def from_rates(rates: Floats, shares: Floats) -> tuple[Floats, Floats, Floats]:
+    """Metrics from the rate of positive predictions in each group and class.
+
+    Parameters
+    ----------
+    rates
+        Shape (batch, groups, 2): share of predictions that are positive, by group and true class.
+    shares
+        Shape (groups, 2): share of the population in each.
+
+    Returns
+    -------
+    values, spd, eod
+        Shape (batch, metrics) in the order of `NAMES`; and the signed gaps, shape (batch,).
+    """
+    joint = rates * shares
+    true, false = joint[:, :, 1].sum(axis=1), joint[:, :, 0].sum(axis=1)
+    positive, negative = shares[:, 1].sum(), shares[:, 0].sum()
+    predicted = true + false
+    with np.errstate(divide="ignore", invalid="ignore"):
+        by_group = joint.sum(axis=2) / shares.sum(axis=1)
+        recall, fallout = true / positive, false / negative
+        f1 = 2 * true / (predicted + positive)
+    seen = shares.sum(axis=1) > 0
+    seen_positive = shares[:, 1] > 0
+    spd = gap(by_group[:, seen]) if seen.sum() > 1 else np.zeros(len(rates))
+    eod = gap(rates[:, seen_positive, 1]) if seen_positive.sum() > 1 else np.zeros(len(rates))
+    accuracy = true + negative - false
+    balanced = (recall + 1 - fallout) / 2
+    values = np.stack([accuracy, balanced, f1, predicted, np.abs(spd), np.abs(eod)], axis=1)
+    return np.clip(np.nan_to_num(values), 0.0, 1.0), np.nan_to_num(spd), np.nan_to_num(eod)
+
+
+def auc(scores: Floats, chance: Floats, weights: Floats) -> float:
+    """Area under the ROC curve of weighted records with a chance of the positive class; ties count half."""
+    values, at = np.unique(scores, return_inverse=True)
+    yes = np.bincount(at, weights * chance, len(values))
+    no = np.bincount(at, weights * (1 - chance), len(values))
+    if yes.sum() <= 0 or no.sum() <= 0:
+        return 0.5
+    below = np.cumsum(no) - no / 2
+    return float((yes * below).sum() / (yes.sum() * no.sum()))

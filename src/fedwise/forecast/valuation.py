@@ -1,0 +1,181 @@
+"""Valuation: what each client brings to a federation's forecast, and what fairness costs in accuracy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import FedwiseError
+from ..search.constraints import Constraints
+from ..search.control import Control, Progress
+from ..search.feasible import check
+from ..search.outcome import Method
+from ..search.problem import Problem
+from ..search.select import resolve_method
+from .forecaster import Federation, Forecaster
+from .metrics import GAPS, NAMES, check_name
+from .objective import Forecast
+
+Floats = npt.NDArray[np.float64]
+
+
+class Effect(msgspec.Struct, frozen=True, kw_only=True):
+    """What one client brings to a metric of a federation.
+
+    `leave_one_out` is the metric with the client minus without it. `shapley` is its mean effect over
+    random orders of joining, from the pool's own model as the empty federation; over all members it
+    sums to the federation's metric minus that model's. `std_error` is of the sampling of orders.
+    """
+
+    client: str
+    leave_one_out: float
+    shapley: float
+    std_error: float
+
+
+class FrontPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """A federation that no other one found beats on both metrics."""
+
+    clients: tuple[str, ...]
+    value: float
+    gap: float
+    metrics: dict[str, float]
+
+
+def effects(
+    forecaster: Forecaster,
+    federation: Federation,
+    *,
+    metric: str = "balanced_accuracy",
+    orders: int = 200,
+    seed: int = 0,
+) -> tuple[Effect, ...]:
+    """Effect of every member on one forecast metric, largest Shapley value first.
+
+    Parameters
+    ----------
+    orders
+        Random orders of joining; each is used forward and backward, which cancels much of its noise.
+    """
+    check_name(metric)
+    if orders < 2:
+        raise FedwiseError(f"orders must be at least 2, got {orders}")
+    members = forecaster.positions(federation)
+    at = NAMES.index(metric)
+    rows = forecaster.rows[members]
+    total = rows.sum(axis=0)
+    nothing = np.zeros((1, rows.shape[1]))
+    whole = float(forecaster.values(total[None])[0, at])
+    without = (
+        forecaster.values(total - rows)[:, at] if len(members) > 1 else forecaster.values(nothing)[:, at]
+    )
+    rng = np.random.default_rng(seed)
+    shares = np.empty((orders, len(members)))
+    empty = float(forecaster.values(nothing)[0, at])
+    for draw in range(orders):
+        order = rng.permutation(len(members))
+        shares[draw] = 0.0
+        for path in (order, order[::-1]):
+            values = forecaster.values(np.cumsum(rows[path], axis=0))[:, at]
+            shares[draw, path] += np.diff(values, prepend=empty) / 2
+    means, errors = shares.mean(axis=0), shares.std(axis=0, ddof=1) / np.sqrt(orders)
+    found = [
+        Effect(
+            client=forecaster.estimates.clients[i],
+            leave_one_out=whole - float(without[m]),
+            shapley=float(means[m]),
+            std_error=float(errors[m]),
+        )
+        for m, i in enumerate(members)
+    ]
+    return tuple(sorted(found, key=lambda effect: (-effect.shapley, effect.client)))
+
+
+def front(
+    forecaster: Forecaster,
+    k: int,
+    *,
+    metric: str = "balanced_accuracy",
+    gap: str = "spd",
+    limits: Sequence[float] | None = None,
+    points: int = 8,
+    method: Method | str = "auto",
+    constraints: Constraints | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> tuple[FrontPoint, ...]:
+    """Best `metric` for a falling limit on `gap`, at size `k`: smallest gap first, none dominated.
+
+    A limit, unlike a weighted sum, also reaches points where the front is not convex.
+
+    Parameters
+    ----------
+    limits
+        Limits on the gap; default `points` of them, evenly spaced from the gap of the federation best
+        in `metric` down to the least gap found.
+    """
+    check_name(metric)
+    if gap not in GAPS:
+        raise FedwiseError(f"gap must be one of {', '.join(sorted(GAPS))}, got '{gap}'")
+    if points < 2:
+        raise FedwiseError(f"points must be at least 2, got {points}")
+    estimates = forecaster.estimates
+    resolved = check(constraints or Constraints(), estimates.clients, estimates.totals, k)
+    met: set[tuple[int, ...]] = set()
+    with Control(threads=threads, progress=progress) as control:
+
+        def best(objective: Forecast) -> tuple[int, ...]:
+            problem = Problem.of(estimates, objective)
+            used = resolve_method(method, problem, points * 1_000_000)
+            outcome = used.search(problem, resolved, k, seed=seed, control=control)
+            met.add(outcome.members)
+            met.update(members for _, members in outcome.ranked)
+            return outcome.members
+
+        def search() -> None:
+            ends = [best(Forecast.of(forecaster, goal)) for goal in (metric, gap)]
+            if limits is None:
+                at = NAMES.index(gap)
+                high, low = (_values(forecaster, [end])[0, at] for end in ends)
+                wanted: Sequence[float] = np.linspace(high, low, points + 1)[1:-1].tolist()
+            else:
+                wanted = limits
+            for limit in wanted:
+                if control.stopped():
+                    return
+                best(Forecast.of(forecaster, metric, subject_to={gap: limit}))
+
+        control.run(search)
+    return _undominated(forecaster, sorted(met), metric, gap)
+
+
+def _values(forecaster: Forecaster, federations: Sequence[tuple[int, ...]]) -> Floats:
+    return forecaster.values(
+        np.stack([forecaster.rows[list(members)].sum(axis=0) for members in federations])
+    )
+
+
+def _undominated(
+    forecaster: Forecaster, met: Sequence[tuple[int, ...]], metric: str, gap: str
+) -> tuple[FrontPoint, ...]:
+    values = _values(forecaster, met)
+    sign = -1.0 if metric in GAPS else 1.0
+    value, width = sign * values[:, NAMES.index(metric)], values[:, NAMES.index(gap)]
+    found: list[FrontPoint] = []
+    best = -np.inf
+    for i in np.lexsort((-value, width)):
+        if value[i] > best:
+            best = float(value[i])
+            found.append(
+                FrontPoint(
+                    clients=tuple(forecaster.estimates.clients[m] for m in met[i]),
+                    value=float(sign * value[i]),
+                    gap=float(width[i]),
+                    metrics=dict(zip(NAMES, values[i].tolist(), strict=True)),
+                )
+            )
+    return tuple(found)

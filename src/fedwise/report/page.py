@@ -1,0 +1,117 @@
+"""Page: values and specifications become HTML. No script, nothing fetched, every name inert."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ..errors import MissingExtra
+from .charts import Spec
+from .draw import svg
+from .palette import TERM_LABELS, css
+from .training import GAPS, METRICS
+from .values import ClientValue, Measure, Values
+
+#: Outsiders drawn in the chart of clients, and listed among the reasons.
+SHOWN = 45
+REASONS = 12
+_FOLDER = Path(__file__).parent / "templates"
+
+
+def whole(values: Values, specs: Mapping[str, Spec]) -> str:
+    """A complete document."""
+    return _render("report.html", values, specs)
+
+
+def cell(values: Values, specs: Mapping[str, Spec]) -> str:
+    """The same content to be put into another page, such as a notebook."""
+    return f"<style>{style()}</style>{_render('body.html', values, specs)}"
+
+
+def style() -> str:
+    """The style sheet with the colours of both themes."""
+    return css() + "\n" + (_FOLDER / "report.css").read_text(encoding="utf-8")
+
+
+def number(value: float | None, style: str | int) -> str:
+    """A number as ``<data>``: rounded for people, in full for machines.
+
+    Parameters
+    ----------
+    style
+        Digits after the point; ``"+4"`` with its sign, ``"%"`` as a share, ``"g"`` as short as it goes.
+    """
+    if value is None:
+        return ""
+    if not math.isfinite(value):
+        return "∞" if value == math.inf else "n/a"
+    match style:
+        case "%":
+            text = f"{value:.0%}"
+        case "g":
+            text = f"{value:g}"
+        case int():
+            text = f"{value:,.{style}f}"
+        case _:
+            text = f"{value:+,.{int(style)}f}"
+    if float(text.replace(",", "").rstrip("%")) == 0:
+        text = text.lstrip("-+")
+    return f'<data value="{value!r}">{html.escape(text.replace("-", "−"))}</data>'
+
+
+def _render(template: str, v: Values, specs: Mapping[str, Spec]) -> str:
+    try:
+        import jinja2
+        from markupsafe import Markup
+    except ImportError:
+        raise MissingExtra("a report", "explore") from None
+    # Autoescape everything: names come from files of other parties and must stay text.
+    engine = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    engine.filters["num"] = lambda value, style: Markup(number(value, style))
+    drawn: defaultdict[str, str] = defaultdict(str)
+    drawn.update({name: Markup(svg(spec, name=name)) for name, spec in specs.items()})
+    labels = list(dict.fromkeys(curve.label for curve in v.training.curves)) if v.training else []
+    text: str = engine.get_template(template).render(
+        v=v,
+        css=Markup(style()),
+        charts=drawn,
+        shown=SHOWN,
+        term_labels=TERM_LABELS,
+        why_rows=_reasons(v.clients),
+        training_labels=labels,
+        training_rows=_training_rows(v, labels),
+        training_charts=[
+            ("curve-balanced_accuracy", METRICS["balanced_accuracy"]),
+            ("curve-loss", METRICS["loss"]),
+            ("curve-eod", METRICS["eod"]),
+            *((f"gap-{metric}", f"{METRICS[metric]}, last round") for metric in GAPS),
+        ],
+    )
+    return text
+
+
+def _reasons(rows: Sequence[ClientValue]) -> list[ClientValue]:
+    """Members by their effect, then the outsiders whose joining would cost least."""
+    members = sorted((r for r in rows if r.chosen), key=lambda r: r.leave_one_out or 0.0)
+    others = sorted((r for r in rows if not r.chosen and r.swap is not None), key=lambda r: r.swap or 0.0)
+    return members + others[:REASONS] if others or any(r.leave_one_out is not None for r in members) else []
+
+
+def _training_rows(v: Values, labels: Sequence[str]) -> list[tuple[str, list[Measure | None]]]:
+    if v.training is None:
+        return []
+    found = {(m.metric, m.label): m for m in v.training.final}
+    return [
+        (title, [found.get((metric, label)) for label in labels])
+        for metric, title in METRICS.items()
+        if any((metric, label) in found for label in labels)
+    ]

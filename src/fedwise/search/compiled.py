@@ -1,0 +1,28 @@
+"""Decorators that compile a function and keep its type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numba
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def fast(function: F) -> F:
+    """Compile for speed: sums may be reordered and division does not check for zero, so loops vectorise."""
+    compiled: F = numba.njit(fastmath=True, error_model="numpy", nogil=True, cache=True)(function)
+    return compiled
+
+
+def strict(function: F) -> F:
+    """Compile with the arithmetic as written."""
+    compiled: F = numba.njit(nogil=True, cache=True)(function)
+    return compiled
+
+
+def inlined(function: F) -> F:
+    """Like `fast`, but pasted into the caller, so that the caller's loop vectorises."""
+    compiled: F = numba.njit(inline="always", fastmath=True, error_model="numpy")(function)
+    return compiled

@@ -1,0 +1,190 @@
+"""Constraints people put on a federation, and the arrays the searches check them with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import FedwiseError, Infeasible, nearest
+from .compiled import strict
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+#: Rounding allowed in a sum of costs or records before it counts as a violation.
+_SLACK = 1e-9
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """What a federation must satisfy beside its size.
+
+    Parameters
+    ----------
+    include, exclude
+        Clients that must, or must not, take part.
+    min_records
+        Least total of (noisy, estimated) records.
+    groups, max_per_group
+        Group of each client (region, owner) and how many of one group may take part: one number, or
+        one a group. Clients without a group are not limited.
+    costs, budget
+        Cost of each client and the most the federation may cost. Clients without a cost are free.
+    """
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    min_records: float | None = None
+    groups: Mapping[str, str] = field(default_factory=dict)
+    max_per_group: int | Mapping[str, int] | None = None
+    costs: Mapping[str, float] = field(default_factory=dict)
+    budget: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("include", "exclude"):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                raise FedwiseError(f"{name} must be a list of client names, got the text '{value}'")
+            object.__setattr__(self, name, tuple(dict.fromkeys(value)))
+        if self.min_records is not None and not math.isfinite(self.min_records):
+            raise FedwiseError(f"min_records must be a finite number, got {self.min_records}")
+        if self.max_per_group is not None and not self.groups:
+            raise FedwiseError("max_per_group needs groups; give the group of each client")
+        if self.groups and self.max_per_group is None:
+            raise FedwiseError("groups need max_per_group; say how many clients of one group may take part")
+        caps = self.max_per_group
+        for cap in caps.values() if isinstance(caps, Mapping) else () if caps is None else (caps,):
+            if isinstance(cap, bool) or not isinstance(cap, int) or cap < 0:
+                raise FedwiseError(f"max_per_group must be an integer of at least 0, got {cap}")
+        if (self.budget is None) != (not self.costs):
+            have, need = ("budget", "costs") if self.budget is not None else ("costs", "budget")
+            raise FedwiseError(f"{have} must come together with {need}; give both or neither")
+        if self.budget is not None and not math.isfinite(self.budget):
+            raise FedwiseError(f"budget must be a finite number, got {self.budget}")
+        for client, cost in self.costs.items():
+            if not (math.isfinite(cost) and cost >= 0):
+                raise FedwiseError(
+                    f"cost of client '{client}' must be a finite number of at least 0, got {cost}"
+                )
+
+    @property
+    def any(self) -> bool:
+        """Whether anything is constrained."""
+        return self != Constraints()
+
+    def resolve(self, clients: tuple[str, ...], records: Floats) -> Limits:
+        """Positions and arrays for a pool. Raises `FedwiseError` for a name that is not in it."""
+        at = {client: i for i, client in enumerate(clients)}
+        for what, names in (
+            ("include", self.include),
+            ("exclude", self.exclude),
+            ("groups", self.groups),
+            ("costs", self.costs),
+        ):
+            _check_names(what, names, at)
+        both = sorted(set(self.include) & set(self.exclude))
+        if both:
+            raise Infeasible(f"client '{both[0]}' cannot be both included and excluded; drop one of the two")
+        linear, bounds = [], []
+        if self.min_records is not None:
+            linear.append(-np.asarray(records, dtype=np.float64))
+            bounds.append(-float(self.min_records))
+        if self.budget is not None:
+            linear.append(np.array([float(self.costs.get(client, 0.0)) for client in clients]))
+            bounds.append(float(self.budget))
+        labels = sorted(set(self.groups.values()))
+        if isinstance(self.max_per_group, Mapping):
+            for label in self.max_per_group:
+                if label not in labels:
+                    raise FedwiseError(
+                        f"max_per_group names an unknown group '{label}'{nearest(label, labels)}"
+                    )
+            caps = [self.max_per_group.get(label, len(clients)) for label in labels]
+        else:
+            caps = [self.max_per_group or 0] * len(labels)
+        number = {label: i for i, label in enumerate(labels)}
+        taken = {*self.include, *self.exclude}
+        return Limits(
+            fixed=np.array(sorted(at[name] for name in self.include), dtype=np.int64),
+            free=np.array([i for i, name in enumerate(clients) if name not in taken], dtype=np.int64),
+            linear=np.array(linear, dtype=np.float64).reshape(-1, len(clients)),
+            bounds=np.array(bounds, dtype=np.float64),
+            group=np.array([number.get(self.groups.get(c, ""), -1) for c in clients], dtype=np.int64),
+            caps=np.array(caps, dtype=np.int64),
+        )
+
+    def relaxations(self) -> list[tuple[str, Constraints]]:
+        """Each constraint in words, with what remains when it alone is dropped."""
+        found: list[tuple[str, Constraints]] = []
+        if self.min_records is not None:
+            found.append((f"min_records={self.min_records:g}", replace(self, min_records=None)))
+        if self.budget is not None:
+            found.append((f"budget={self.budget:g}", replace(self, costs={}, budget=None)))
+        if self.groups:
+            found.append(
+                (f"max_per_group={self.max_per_group}", replace(self, groups={}, max_per_group=None))
+            )
+        if self.include:
+            found.append((f"include={','.join(self.include)}", replace(self, include=())))
+        if self.exclude:
+            found.append((f"exclude={','.join(self.exclude)}", replace(self, exclude=())))
+        return found
+
+
+class Limits(NamedTuple):
+    """Constraints as arrays: Σ linear[l, i] ≤ bounds[l], and at most caps[g] members of group g."""
+
+    fixed: Ints
+    free: Ints
+    linear: Floats
+    bounds: Floats
+    group: Ints
+    caps: Ints
+
+
+def usage(limits: Limits, members: Ints) -> tuple[Floats, Ints]:
+    """What a federation uses of each linear bound, and how many members each group has."""
+    used = limits.linear[:, members].sum(axis=1)
+    groups = limits.group[members]
+    counts = np.bincount(groups[groups >= 0], minlength=len(limits.caps)).astype(np.int64)
+    return used, counts
+
+
+def satisfied(limits: Limits, members: Ints) -> bool:
+    """Whether a whole federation keeps every limit."""
+    used, counts = usage(limits, members)
+    scale = np.maximum(1.0, np.abs(limits.bounds))
+    return bool((used <= limits.bounds + _SLACK * scale).all() and (counts <= limits.caps).all())
+
+
+@strict
+def allowed(limits: Limits, used: Floats, counts: Ints, out: int, into: int) -> bool:
+    """Whether the federation with this usage keeps every limit after `out` leaves and `into` joins."""
+    for i in range(limits.bounds.size):
+        after = used[i] - limits.linear[i, out] + limits.linear[i, into]
+        if after > limits.bounds[i] + _SLACK * max(1.0, abs(limits.bounds[i])):
+            return False
+    group = limits.group[into]
+    return bool(group < 0 or limits.group[out] == group or counts[group] < limits.caps[group])
+
+
+@strict
+def exchange(limits: Limits, used: Floats, counts: Ints, out: int, into: int) -> None:
+    """Update the usage for a swap."""
+    for i in range(limits.bounds.size):
+        used[i] += limits.linear[i, into] - limits.linear[i, out]
+    if limits.group[out] >= 0:
+        counts[limits.group[out]] -= 1
+    if limits.group[into] >= 0:
+        counts[limits.group[into]] += 1
+
+
+def _check_names(what: str, names: Iterable[str], at: Mapping[str, int]) -> None:
+    for name in names:
+        if name not in at:
+            raise FedwiseError(f"{what} must name clients of the pool, got '{name}'{nearest(name, at)}")

@@ -1,0 +1,153 @@
+"""Evidence: what stands behind a selection. Contributions, error bars, and how often it comes out again."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ..estimate.estimates import Estimates
+from ..objective import Weights
+from ..pool import Pool
+from .annealing import Annealing
+from .constraints import Limits
+from .control import Control
+from .neighbourhood import best_swaps, descend
+from .outcome import Found, Outcome, as_members
+from .problem import PFL, Problem
+from .selection import Contribution
+
+Ints = npt.NDArray[np.int64]
+Evidence = Literal["none", "quick", "full"]
+
+#: Evaluations spent on sampled orders, and redraws of the noise.
+_SHAPLEY = {"none": 0, "quick": 20_000, "full": 400_000}
+_REDRAWS = {"none": 0, "quick": 20, "full": 200}
+#: Quick evidence redraws only where clients × cells stays below this: about a second in all.
+_QUICK_CELLS = 500_000
+#: Neighbourhoods beyond this are not scanned a second time for the gap.
+_GAP_SWAPS = 250_000
+
+
+def standard_error(estimates: Estimates, members: tuple[int, ...], weights: Weights) -> float | None:
+    """σ_PFL of a federation from the estimator; ``None`` where it is not known."""
+    try:
+        from ..estimate import information
+    except ImportError:
+        return None
+    value = float(information.standard_error(estimates, np.asarray(members, dtype=np.int64), weights))
+    return value if math.isfinite(value) else None
+
+
+def contributions(
+    problem: Problem, members: tuple[int, ...], *, evidence: Evidence, seed: int
+) -> tuple[Contribution, ...]:
+    """Leave-one-out change and sampled Shapley value of each member."""
+    k = len(members)
+    ids = np.asarray(members, dtype=np.int64)
+    loss = problem.loss(ids)
+    without = problem.dropped(problem.sums(ids), ids) if k > 1 else np.full(1, np.nan)
+    budget = _SHAPLEY[evidence] if problem.spec is not None else _SHAPLEY[evidence] // 50
+    orders = min(budget // k, 4000)
+    if orders < 2:
+        return tuple(
+            Contribution(problem.clients[i], None if math.isnan(w) else float(loss - w))
+            for i, w in zip(members, without, strict=True)
+        )
+    rng = np.random.default_rng([seed & 0xFFFFFFFFFFFFFFFF, 11])
+    paths = np.stack([rng.permutation(ids) for _ in range(orders)])
+    steps = np.diff(problem.along(paths), axis=1, prepend=0.0)
+    changes = np.zeros((orders, k))
+    at = np.searchsorted(ids, paths)
+    np.put_along_axis(changes, at, steps, axis=1)
+    errors = changes.std(axis=0, ddof=1) / math.sqrt(orders)
+    return tuple(
+        Contribution(
+            problem.clients[i], None if math.isnan(w) else float(loss - w), float(mean), float(error)
+        )
+        for i, w, mean, error in zip(members, without, changes.mean(axis=0), errors, strict=True)
+    )
+
+
+def nearest_swap(problem: Problem, limits: Limits, outcome: Outcome, control: Control) -> Found | None:
+    """Gap to, and members of, the best feasible federation one swap away; ``None`` where there is none."""
+    members = set(outcome.members)
+    slots = len(outcome.members) - len(limits.fixed)
+    if slots * (len(limits.free) - slots) <= _GAP_SWAPS and not control.stopped():
+        swaps = best_swaps(problem, limits, np.asarray(outcome.members), control=control, keep=1)
+        if swaps.complete and len(swaps.losses):
+            swapped = as_members([*(members - {int(swaps.outs[0])}), int(swaps.ins[0])])
+            return problem.loss(swapped) - outcome.loss, swapped
+        return None
+    # A descent has already ranked the neighbours of the optimum it proved.
+    for loss, other in outcome.ranked:
+        if len(members - set(other)) == 1:
+            return loss - outcome.loss, other
+    return None
+
+
+def redraw_count(estimates: Estimates, problem: Problem, evidence: Evidence) -> int:
+    """How many times to redraw the noise: none where there is none, or where it would take too long."""
+    if len(estimates.sigmas) == 0 or not np.any(estimates.sigmas > 0) or problem.spec is None:
+        return 0
+    if evidence == "quick" and estimates.cells.size > _QUICK_CELLS:
+        return 0
+    return _REDRAWS[evidence]
+
+
+def frequency(
+    estimates: Estimates,
+    pool: Pool | None,
+    weights: Weights,
+    limits: Limits,
+    outcome: Outcome,
+    *,
+    redraws: int,
+    seed: int,
+    control: Control,
+) -> tuple[dict[str, float], int]:
+    """Share of re-searches with redrawn noise that choose each client, and how many were made.
+
+    A parametric bootstrap: the estimates stand for the truth, noise of the plan's scale is added to them,
+    the same estimator and a short search run again.
+    """
+    chosen = np.zeros(len(estimates.clients))
+    k = len(outcome.members)
+    short = Annealing(chains=2, steps=1500)
+    made = 0
+    for number in range(redraws):
+        if control.stopped():
+            break
+        again = _redrawn(estimates, pool, np.random.default_rng([seed & 0xFFFFFFFFFFFFFFFF, 13, number]))
+        problem = Problem.of(again, PFL(weights))
+        found = short.search(problem, limits, k, seed=seed + number + 1, control=control)
+        warm = descend(problem, limits, outcome.members, control=control)
+        best = warm.members if warm.loss < found.loss else found.members
+        chosen[list(best)] += 1
+        made += 1
+    if made == 0:
+        return {}, 0
+    shares = chosen / made
+    return {
+        estimates.clients[i]: float(shares[i]) for i in np.argsort(-shares, kind="stable") if shares[i] > 0
+    }, made
+
+
+def _redrawn(estimates: Estimates, pool: Pool | None, rng: np.random.Generator) -> Estimates:
+    noise = rng.normal(size=estimates.cells.shape) * estimates.layout.per_cell(estimates.sigmas)
+    noisy = estimates.cells + noise
+    if pool is not None:
+        from ..estimate import estimate
+
+        redrawn = Pool(pool.clients, pool.plan, np.rint(noisy).astype(np.int64), simulated=True)
+        again: Estimates = estimate(redrawn, estimator=estimates.estimator)
+        return again
+    if estimates.marginals is None:
+        return replace(estimates, cells=noisy)
+    from ..estimate.consistency import consistent
+
+    cells, marginals, totals, _ = consistent(noisy, estimates.layout, estimates.sigmas)
+    return replace(estimates, cells=cells, marginals=marginals, totals=totals)

@@ -1,0 +1,177 @@
+"""Selection: the federation chosen, with its evidence."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from .. import __version__
+from ..certificate import Certificate
+from ..errors import FedwiseError
+from ..files import decode, read_bytes, write_new
+from ..objective import Terms, Weights
+
+FORMAT: Literal["fedwise/selection/1"] = "fedwise/selection/1"
+
+Status = Literal["exact", "local", "found", "interrupted"]
+
+#: What each status means, in a sentence.
+STATUS_SENTENCES: dict[str, str] = {
+    "exact": "Every feasible federation was evaluated.",
+    "local": "Every single swap was evaluated and none improves the federation.",
+    "found": "The best federation the method met; nothing is proven about it.",
+    "interrupted": "The search was interrupted; this is the best found so far.",
+}
+
+
+class Alternative(msgspec.Struct, frozen=True):
+    """Another good federation, and how much worse it is."""
+
+    clients: tuple[str, ...]
+    loss: float
+    gap: float
+
+
+class Contribution(msgspec.Struct, frozen=True):
+    """What one member does to the loss; negative helps.
+
+    `leave_one_out` is loss(W) − loss(W without it). `shapley` is its average marginal change over random
+    orders of joining, an empty federation having loss 0; the values sum to the loss.
+    """
+
+    client: str
+    leave_one_out: float | None
+    shapley: float | None = None
+    shapley_error: float | None = None
+
+
+class SizeResult(msgspec.Struct, frozen=True):
+    """The best federation of one size, where several were searched."""
+
+    k: int
+    loss: float
+    clients: tuple[str, ...]
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The answer of `fedwise.select`.
+
+    Parameters
+    ----------
+    clients, k
+        The federation and its size.
+    loss, terms
+        The minimised loss, and the four information terms in bits.
+    std_error
+        Standard error of the loss under the privacy noise; ``None`` where it is not known.
+    method, status
+        How it was searched, and what that proves: see `STATUS_SENTENCES`.
+    evaluations, seconds, seed
+        Work done. The same seed gives the same federation on any number of threads.
+    certificate
+        What is certain, and under which assumptions.
+    alternatives
+        Distinct good federations met, best first.
+    contributions
+        What each member does to the loss.
+    frequency, redraws
+        How often each client was chosen when the noise was redrawn `redraws` times.
+    trace
+        (evaluations, best loss) pairs.
+    sizes
+        Best of each size, where a range was searched.
+    flags
+        What a reader must know: ``simulated``, ``not private``, flagged releases.
+    """
+
+    format: Literal["fedwise/selection/1"] = FORMAT
+    clients: tuple[str, ...]
+    k: int
+    loss: float
+    terms: Terms
+    std_error: float | None
+    method: str
+    status: Status
+    evaluations: int
+    seconds: float
+    seed: int
+    certificate: Certificate
+    alternatives: tuple[Alternative, ...] = ()
+    contributions: tuple[Contribution, ...] = ()
+    frequency: dict[str, float] = {}
+    redraws: int = 0
+    trace: tuple[tuple[int, float], ...] = ()
+    sizes: tuple[SizeResult, ...] = ()
+    objective: str = "pfl"
+    weights: Weights = Weights()
+    estimator: str = ""
+    pool: int = 0
+    plan_digest: str | None = None
+    flags: tuple[str, ...] = ()
+    version: str = __version__
+
+    @property
+    def sentence(self) -> str:
+        """The status in words."""
+        return STATUS_SENTENCES[self.status]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
+
+    def encode(self) -> bytes:
+        """Indented JSON."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
+
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write as JSON; an existing file is kept unless `force`."""
+        write_new(Path(path), self.encode(), force=force)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Selection:
+        """Read what `save` wrote."""
+        data = read_bytes(Path(path), what="selection file", error=FedwiseError)
+        return decode(data, cls, what=f"selection file '{path}'", error=FedwiseError)
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Label and text of each line worth showing, in order."""
+        error = "" if self.std_error is None else f" ± {self.std_error:.2g}"
+        lines = [
+            ("federation", ", ".join(self.clients)),
+            ("loss", f"{self.loss:.6f}{error}"),
+            *(
+                (name.replace("_", " "), f"{value:.6f} bits")
+                for name, value in msgspec.to_builtins(self.terms).items()
+            ),
+            ("status", f"{self.status}: {self.sentence}"),
+            ("certificate", self.certificate.statement),
+            ("noise", self.certificate.noise_statement),
+            *(("not met", f"{a.text} ({a.found})") for a in self.certificate.assumptions if not a.holds),
+            *(("alternative", f"{', '.join(a.clients)}  (+{a.gap:.3g})") for a in self.alternatives[:3]),
+        ]
+        if self.frequency:
+            chosen = ", ".join(f"{client} {self.frequency.get(client, 0.0):.0%}" for client in self.clients)
+            lines.append(("chosen again", f"{chosen}  ({self.redraws} redraws of the noise)"))
+        lines.append(
+            (
+                "search",
+                f"{self.method}, {self.evaluations:,} evaluations, {self.seconds:.2f} s, seed {self.seed}",
+            )
+        )
+        lines += [("note", flag) for flag in self.flags]
+        return lines
+
+    def __str__(self) -> str:
+        return "\n".join(f"{label:<13}{text}" for label, text in self.rows())
+
+    def _repr_html_(self) -> str:
+        body = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(label)}</th>"
+            f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
+            for label, text in self.rows()
+        )
+        return f"<table>{body}</table>"

@@ -1,0 +1,193 @@
+"""Compare: strategies × samplers × federations × seeds, all tested on the same held-out rows."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import polars as pl
+
+from ..errors import FedwiseError
+from .federation import Prepared
+from .metrics import LARGER_IS_BETTER
+from .run import to_frame
+from .simulate import Config, simulate
+
+#: Columns that name a method.
+METHOD = ("federation", "strategy", "sampler")
+
+
+class Job(NamedTuple):
+    """One training."""
+
+    federation: str
+    members: tuple[str, ...]
+    config: Config
+
+
+def jobs(
+    federations: Mapping[str, Sequence[str]],
+    *,
+    strategies: Sequence[str],
+    samplers: Sequence[str],
+    seeds: Sequence[int],
+    config: Config,
+) -> list[Job]:
+    """Every combination, in a fixed order. Unknown names are refused before anything runs."""
+    if not (federations and strategies and samplers and seeds):
+        raise FedwiseError("compare needs at least one federation, strategy, sampler and seed")
+    return [
+        Job(
+            name,
+            tuple(members),
+            msgspec.structs.replace(config, strategy=strategy, sampler=sampler, seed=seed),
+        )
+        for name, members in federations.items()
+        for strategy in strategies
+        for sampler in samplers
+        for seed in seeds
+    ]
+
+
+def compare(
+    prepared: Prepared,
+    work: Sequence[Job],
+    *,
+    workers: int = 1,
+    on_done: Callable[[Job, pl.DataFrame], None] | None = None,
+) -> pl.DataFrame:
+    """Run the jobs, in processes of their own where `workers` is above 1.
+
+    Returns
+    -------
+    table
+        Tidy: the columns of `METHOD`, ``seed``, and those of `Record`. The order and the numbers do not
+        depend on `workers`.
+    """
+    for job in work:
+        prepared.check(job.members)
+    parts: dict[int, pl.DataFrame] = {}
+    if workers <= 1:
+        for i, job in enumerate(work):
+            parts[i] = _run(prepared, job)
+            if on_done:
+                on_done(job, parts[i])
+    else:
+        context = get_context("spawn")
+        with ProcessPoolExecutor(
+            workers, mp_context=context, initializer=_begin, initargs=(prepared,)
+        ) as pool:
+            waiting = {pool.submit(_work, job): i for i, job in enumerate(work)}
+            try:
+                for done in as_completed(waiting):
+                    i = waiting[done]
+                    parts[i] = done.result()
+                    if on_done:
+                        on_done(work[i], parts[i])
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+    return pl.concat([parts[i] for i in range(len(work))])
+
+
+_SHARED: list[Prepared] = []
+
+
+def _begin(prepared: Prepared) -> None:
+    """Start of a worker: the data arrives once, and the core is not shared further."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    _SHARED[:] = [prepared]
+
+
+def _work(job: Job) -> pl.DataFrame:
+    return _run(_SHARED[0], job)
+
+
+def _run(prepared: Prepared, job: Job) -> pl.DataFrame:
+    table = to_frame(simulate(prepared, job.members, job.config).records)
+    return table.select(
+        pl.lit(job.federation).alias("federation"),
+        pl.lit(job.config.strategy).alias("strategy"),
+        pl.lit(job.config.sampler).alias("sampler"),
+        pl.lit(job.config.seed, dtype=pl.Int64).alias("seed"),
+        pl.all(),
+    )
+
+
+def summarise(
+    table: pl.DataFrame, *, rows: str = "all", metric: str = "accuracy", target: float | None = None
+) -> pl.DataFrame:
+    """One line for each method and metric: final mean, 95% interval, and rounds to the target.
+
+    Parameters
+    ----------
+    table
+        As `compare` returns it.
+    rows
+        ``all`` (held-out rows of every client) or ``own`` (of the federation).
+    metric, target
+        The metric whose first round at the target is looked for. Default target: 98% of the way from the
+        untrained to the best method's final mean.
+
+    Returns
+    -------
+    summary
+        Columns of `METHOD`, ``metric``, ``attribute``, ``mean``, ``low``, ``high``, ``seeds``, and
+        ``rounds_to_target``: the median over seeds, null where a majority of them never gets there. The
+        interval is Student's over seeds; with a single seed, the bootstrap over test rows.
+    """
+    tested = table.filter((pl.col("rows") == rows) & pl.col("value").is_not_nan())
+    last = tested.filter(pl.col("round") == pl.col("round").max())
+    keys = [*METHOD, "metric", "attribute"]
+    grouped = last.group_by(keys, maintain_order=True).agg(
+        pl.col("value").mean().alias("mean"),
+        pl.col("value").std().alias("spread"),
+        pl.col("value").count().cast(pl.Int64).alias("seeds"),
+        pl.col("low").first().alias("low"),
+        pl.col("high").first().alias("high"),
+    )
+    lines = []
+    for line in grouped.iter_rows(named=True):
+        spread, seeds = line.pop("spread"), line["seeds"]
+        if seeds > 1:
+            from scipy.stats import t
+
+            reach = float(t.ppf(0.975, seeds - 1)) * (spread or 0.0) / math.sqrt(seeds)
+            line["low"], line["high"] = line["mean"] - reach, line["mean"] + reach
+        lines.append(line)
+    summary = pl.DataFrame(lines, schema_overrides={"low": pl.Float64, "high": pl.Float64})
+    return summary.join(
+        _reached(tested, metric, target), on=list(METHOD), how="left", maintain_order="left"
+    ).select(*keys, "mean", "low", "high", "seeds", "rounds_to_target")
+
+
+def _reached(tested: pl.DataFrame, metric: str, target: float | None) -> pl.DataFrame:
+    path = tested.filter((pl.col("metric") == metric) & (pl.col("attribute") == ""))
+    if path.is_empty():
+        known = sorted(tested.get_column("metric").unique().to_list())
+        raise FedwiseError(f"metric must be one of {', '.join(known)}, got '{metric}'")
+    larger = metric in LARGER_IS_BETTER
+    if target is None:
+        final = (
+            path.filter(pl.col("round") == pl.col("round").max())
+            .group_by(list(METHOD))
+            .agg(pl.col("value").mean())
+        )
+        best = final.get_column("value").max() if larger else final.get_column("value").min()
+        start = path.filter(pl.col("round") == pl.col("round").min()).get_column("value").mean()
+        assert isinstance(best, float)
+        assert isinstance(start, float)
+        target = start + 0.98 * (best - start)
+    there = pl.col("value") >= target if larger else pl.col("value") <= target
+    rounds = path.group_by([*METHOD, "seed"], maintain_order=True).agg(
+        pl.col("round").filter(there).min().cast(pl.Float64).fill_null(np.inf)
+    )
+    return rounds.group_by(list(METHOD), maintain_order=True).agg(
+        pl.col("round").median().replace(np.inf, None).alias("rounds_to_target")
+    )

@@ -1,0 +1,57 @@
+"""Samplers: who takes part in a round. One file each."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...errors import FedwiseError, nearest
+from .cluster_fl import ClusterFl
+from .fed_sampling import FedSampling
+from .full import Full
+from .power_of_choice import PowerOfChoice
+from .sampler import Sampler, SamplerState
+from .threshold import Threshold
+from .ucb_cs import UcbCs
+from .uniform import Uniform
+
+#: Every sampler by its name.
+SAMPLERS: dict[str, type[Sampler]] = {
+    kind.name: kind for kind in (Full, Uniform, UcbCs, Threshold, FedSampling, PowerOfChoice, ClusterFl)
+}
+
+__all__ = [
+    "SAMPLERS",
+    "ClusterFl",
+    "FedSampling",
+    "Full",
+    "PowerOfChoice",
+    "Sampler",
+    "SamplerState",
+    "Threshold",
+    "UcbCs",
+    "Uniform",
+    "make_sampler",
+]
+
+
+def make_sampler(
+    name: str,
+    clients: Sequence[str],
+    *,
+    sizes: Mapping[str, float] | None = None,
+    fraction: float = 0.5,
+    **options: Any,
+) -> Sampler:
+    """The sampler called `name` for a federation; the error names the nearest valid one."""
+    if name not in SAMPLERS:
+        raise FedwiseError(
+            f"sampler must be one of {', '.join(SAMPLERS)}, got '{name}'{nearest(name, SAMPLERS)}"
+        )
+    kind = SAMPLERS[name]
+    known = [key for key in inspect.signature(kind.__init__).parameters if key not in ("self", "clients")]
+    for option in options:
+        if option not in known:
+            raise FedwiseError(f"sampler {name} has no option '{option}'{nearest(option, known)}")
+    return kind(clients, sizes=sizes, fraction=fraction, **options)

@@ -1,0 +1,266 @@
+"""Simulate: a whole federated training in one process, round by round."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from ..errors import FedwiseError
+from . import metrics
+from .accounting import History, calibrate
+from .federation import Prepared
+from .local import ClientState, Engine, Instruction, Settings, Update, local_update, log_losses, predict
+from .model import Model, Vector
+from .private import Privacy, private_update, sampling
+from .samplers import Sampler, make_sampler
+from .strategies import ServerState, Strategy, make_strategy
+
+#: Samplers that look at the exact losses of clients, which DP-SGD does not cover.
+_LOSS_SAMPLERS = frozenset({"ucb_cs", "threshold", "power_of_choice"})
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Everything that decides a run, beside the data and the federation."""
+
+    rounds: int = 50
+    strategy: str = "fedavg"
+    strategy_options: dict[str, Any] = msgspec.field(default_factory=dict)
+    sampler: str = "full"
+    sampler_options: dict[str, Any] = msgspec.field(default_factory=dict)
+    fraction: float = 0.5
+    settings: Settings = msgspec.field(default_factory=Settings)
+    model: str = "mlp"
+    seed: int = 0
+    engine: Engine = "auto"
+    evaluate_every: int = 1
+    replicates: int = 200
+    privacy: Privacy | None = None
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1 or self.evaluate_every < 1 or self.replicates < 0:
+            raise FedwiseError(
+                f"rounds and evaluate_every must be at least 1, got {self.rounds} and {self.evaluate_every}"
+            )
+        if self.seed < 0:
+            raise FedwiseError(f"seed must be at least 0, got {self.seed}")
+        make_strategy(self.strategy, **self.strategy_options)
+        make_sampler(self.sampler, ["client"], fraction=self.fraction, **self.sampler_options)
+        if self.privacy is not None:
+            if self.sampler in _LOSS_SAMPLERS:
+                raise FedwiseError(
+                    f"sampler {self.sampler} reads exact losses, which DP-SGD does not cover; "
+                    "use full, uniform, fed_sampling or cluster_fl"
+                )
+            if self.strategy in {"fairfed", "fedfb"}:
+                raise FedwiseError(
+                    f"strategy {self.strategy} asks for exact sums by group, which DP-SGD does not cover; "
+                    "use fedavg, fedprox, scaffold or fedadam"
+                )
+
+
+class Record(msgspec.Struct, frozen=True):
+    """One line of the table of metrics.
+
+    `rows` says which rows were tested: ``all`` (held out, of all clients), ``own`` (held out, of the
+    federation), or ``training`` (the loss a participant met while training, under its name).
+    """
+
+    round: int
+    rows: str
+    client: str
+    metric: str
+    attribute: str
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+
+
+@dataclass(eq=False)
+class Progress:
+    """Where a run stands after a round: all that a checkpoint must hold."""
+
+    round: int
+    parameters: Vector
+    server: ServerState
+    clients: dict[str, ClientState] = field(default_factory=dict)
+    sampler: dict[str, Any] = field(default_factory=dict)
+    spent: dict[str, History] = field(default_factory=dict)
+    records: list[Record] = field(default_factory=list)
+
+    def value(self, metric: str, *, rows: str = "all", attribute: str = "") -> float:
+        """The latest value of a metric; NaN before the first."""
+        for record in reversed(self.records):
+            if (record.metric, record.rows, record.attribute) == (metric, rows, attribute):
+                return record.value
+        return math.nan
+
+
+def simulate(
+    prepared: Prepared,
+    federation: Sequence[str],
+    config: Config,
+    *,
+    model: Model | None = None,
+    resume: Progress | None = None,
+    on_round: Callable[[Progress], None] | None = None,
+) -> Progress:
+    """Train a federation, and test it after each round on the held-out rows of all clients.
+
+    Parameters
+    ----------
+    prepared
+        Data of all clients; those outside the federation only lend their held-out rows.
+    federation
+        Who may train.
+    model
+        Default: the network `config.model` names.
+    resume
+        Go on from a checkpoint; the result is the same as without the break.
+    on_round
+        Called after every round, to save and to show.
+
+    Raises
+    ------
+    Diverged
+        A client's loss is not finite. `on_round` has seen the last good round.
+    """
+    members = prepared.check(federation)
+    model = model or Model.named(config.model, prepared.encoder.width)
+    strategy = make_strategy(config.strategy, **config.strategy_options)
+    sizes = {client: len(prepared.train[client]) for client in members}
+    options = config.sampler_options
+    sampler = make_sampler(config.sampler, members, sizes=sizes, fraction=config.fraction, **options)
+    noise = _noise(config, sizes)
+    if resume is None:
+        parameters = model.initial(config.seed)
+        now = Progress(0, parameters, strategy.start(parameters, sizes))
+        now.records += _test(prepared, members, model, now, config, last=False)
+        now.sampler = sampler.state()
+        if on_round:
+            on_round(now)
+    else:
+        now = resume
+        sampler.restore(now.sampler)
+    while now.round < config.rounds:
+        now = _round(prepared, model, strategy, sampler, config, noise, now)
+        last = now.round == config.rounds
+        if last or now.round % config.evaluate_every == 0:
+            now.records += _test(prepared, members, model, now, config, last=last)
+        if on_round:
+            on_round(now)
+    return now
+
+
+def _round(
+    prepared: Prepared,
+    model: Model,
+    strategy: Strategy,
+    sampler: Sampler,
+    config: Config,
+    noise: dict[str, float],
+    now: Progress,
+) -> Progress:
+    number = now.round + 1
+    rng = np.random.default_rng((config.seed, number, 0x5A3B))
+    asked = sampler.candidates(number, rng)
+    if asked:
+        sampler.observe({client: _loss(prepared, model, now, client, config.engine) for client in asked})
+    chosen = sampler.choose(number, rng)
+    instruction = strategy.configure(config.settings, now.server)
+    updates = [_update(prepared, model, instruction, config, noise, now, client, number) for client in chosen]
+    parameters, server = strategy.aggregate(now.parameters, updates, now.server)
+    known = {update.client: update.loss for update in updates if math.isfinite(update.loss)}
+    sampler.observe(
+        known,
+        {u.client: u.parameters.astype(np.float64) - now.parameters.astype(np.float64) for u in updates},
+    )
+    spent = dict(now.spent)
+    for update in updates:
+        if update.privacy is not None:
+            spent[update.client] = _merge(spent.get(update.client, ()), update.privacy)
+    records = now.records + [Record(number, "training", u.client, "loss", "", u.loss) for u in updates]
+    clients = {**now.clients, **{u.client: u.state for u in updates if u.state}}
+    return Progress(number, parameters, server, clients, sampler.state(), spent, records)
+
+
+def _update(
+    prepared: Prepared,
+    model: Model,
+    instruction: Instruction,
+    config: Config,
+    noise: dict[str, float],
+    now: Progress,
+    client: str,
+    number: int,
+) -> Update:
+    rows, state = prepared.train[client], now.clients.get(client)
+    if config.privacy is not None:
+        return private_update(
+            model,
+            now.parameters,
+            rows,
+            instruction=instruction,
+            client=client,
+            round=number,
+            noise_multiplier=noise[client],
+            clip=config.privacy.clip,
+            state=state,
+            seed=config.seed,
+        )
+    return local_update(
+        model,
+        now.parameters,
+        rows,
+        instruction=instruction,
+        client=client,
+        seed=config.seed,
+        round=number,
+        state=state,
+        engine=config.engine,
+    )
+
+
+def _noise(config: Config, sizes: dict[str, int]) -> dict[str, float]:
+    """Noise multiplier of each client, so that all rounds together keep the training promise."""
+    if config.privacy is None:
+        return {}
+    out = {}
+    for client, rows in sizes.items():
+        rate, steps = sampling(rows, config.settings.batch, config.settings.epochs)
+        out[client] = calibrate(config.privacy.epsilon, config.privacy.delta, rate, steps * config.rounds)
+    return out
+
+
+def _merge(history: History, entry: tuple[float, float, int]) -> History:
+    """Append steps, joined with the last entry where noise and rate are the same."""
+    if history and history[-1][:2] == entry[:2]:
+        return (*history[:-1], (entry[0], entry[1], history[-1][2] + entry[2]))
+    return (*history, entry)
+
+
+def _loss(prepared: Prepared, model: Model, now: Progress, client: str, engine: Engine) -> float:
+    rows = prepared.train[client]
+    return float(log_losses(predict(model, now.parameters, rows, engine=engine), rows.y).mean())
+
+
+def _test(
+    prepared: Prepared, members: tuple[str, ...], model: Model, now: Progress, config: Config, *, last: bool
+) -> list[Record]:
+    """Metrics on the held-out rows of all clients and of the federation; intervals in the last round."""
+    everyone = prepared.held_out
+    logits = predict(model, now.parameters, everyone, engine=config.engine)
+    own = prepared.own(members)
+    names = prepared.encoder.attributes
+    out = []
+    for label, rows, scores in (("all", everyone, logits), ("own", everyone.take(own), logits[own])):
+        if last:
+            values = metrics.final(scores, rows, names, replicates=config.replicates, seed=config.seed)
+        else:
+            values = metrics.evaluate(scores, rows, names)
+        out += [Record(now.round, label, "", v.metric, v.attribute, v.value, v.low, v.high) for v in values]
+    return out

@@ -1,0 +1,391 @@
+"""Schema: what people may write, and codes that equal a slow reference whatever the rows come in."""
+
+from __future__ import annotations
+
+import math
+import traceback
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fedwise as fw
+from conftest import SMALL, make_people
+from fedwise.data import schema as shipped
+from fedwise.data import schemas
+from fedwise.errors import DataError, SchemaError
+
+SECRET = "S3NT1NEL"
+SECRET_NUMBER = 987654321
+
+
+def one_column(body: str) -> fw.Schema:
+    """A schema whose first column A is under test."""
+    return fw.Schema.parse(
+        f'[columns.A]\nrole = "feature"\n{body}\n[columns.T]\nrole = "target"\nlevels = [0, 1]\n'
+    )
+
+
+def reference(column: fw.Column, value: object) -> int | str:
+    """Code of one value by the docs, in plain Python; a text names the reason to stop."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return column.size - 1 if column.missing == "other" else "missing"
+    if column.levels is not None:
+        for code, level in enumerate(column.levels):
+            if value == level:
+                return code
+    else:
+        assert column.bins is not None
+        for code in range(len(column.bins) - 1):
+            if column.bins[code] <= value < column.bins[code + 1]:  # type: ignore[operator]
+                return code
+    return column.size - 1 if column.unknown == "other" else "a value outside"
+
+
+def check(schema: fw.Schema, values: list[object], frame: object) -> None:
+    """Codes equal the reference, or the reason to stop is the reference's, without any value."""
+    column = schema.columns[0]
+    expected = [reference(column, value) for value in values]
+    reasons = [e for e in expected if isinstance(e, str)]
+    if not reasons:
+        np.testing.assert_array_equal(schema.encode(frame)[0], np.array(expected, dtype=np.int16))
+        return
+    with pytest.raises(DataError) as caught:
+        schema.encode(frame)
+    assert any(reason in str(caught.value) for reason in reasons)
+    assert "column 'A'" in str(caught.value)
+
+
+NUMBERS = (
+    *(pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.Int128, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64),
+    *(pl.Float32, pl.Float64, pl.Decimal(10, 2)),
+)
+HANDLING = st.sampled_from(["stop", "other"])
+WHOLE = st.one_of(st.none(), st.integers(-12, 12), st.sampled_from([2**31, -(2**62), 2**53, 2**53 + 1]))
+DECIMAL = st.one_of(
+    WHOLE,
+    st.just(math.nan),
+    st.just(math.inf),
+    st.just(-math.inf),
+    st.floats(-12, 12),
+    st.sampled_from([-0.0, 2.0]),
+)
+DOMAINS = st.one_of(
+    st.lists(st.one_of(st.integers(-10, 10), st.just(2**53)), min_size=1, max_size=6, unique=True).map(
+        lambda levels: f"levels = {levels}"
+    ),
+    st.lists(
+        st.one_of(st.integers(-10, 10).map(float), st.floats(-10, 10), st.just(1e9), st.just(1e300)),
+        min_size=2,
+        max_size=6,
+        unique=True,
+    ).map(lambda edges: f"bins = {sorted(edges)}"),
+)
+
+
+@settings(max_examples=200)
+@given(domain=DOMAINS, missing=HANDLING, unknown=HANDLING, values=st.lists(WHOLE, max_size=12))
+def test_whole_numbers(domain: str, missing: str, unknown: str, values: list[int | None]) -> None:
+    schema = one_column(f'{domain}\nmissing = "{missing}"\nunknown = "{unknown}"')
+    check(
+        schema,
+        values,
+        pl.DataFrame({"A": pl.Series(values, dtype=pl.Int64), "T": pl.Series([0] * len(values))}),
+    )
+
+
+@settings(max_examples=200)
+@given(domain=DOMAINS, missing=HANDLING, unknown=HANDLING, values=st.lists(DECIMAL, max_size=12))
+def test_decimal_numbers(domain: str, missing: str, unknown: str, values: list[float | None]) -> None:
+    schema = one_column(f'{domain}\nmissing = "{missing}"\nunknown = "{unknown}"')
+    floats = [None if value is None else float(value) for value in values]
+    frame = pl.DataFrame({"A": pl.Series(floats, dtype=pl.Float64), "T": pl.Series([0] * len(values))})
+    check(schema, floats, frame)
+
+
+@given(
+    levels=st.lists(st.sampled_from(["a", "b", "ä", "", "01", "A "]), min_size=1, max_size=5, unique=True),
+    missing=HANDLING,
+    unknown=HANDLING,
+    values=st.lists(st.sampled_from([None, "a", "b", "ä", "", "01", "1", "A "]), max_size=8),
+    kind=st.sampled_from([pl.String, pl.Categorical, pl.Enum(["a", "b", "ä", "", "01", "1", "A "])]),
+)
+def test_text(
+    levels: list[str], missing: str, unknown: str, values: list[str | None], kind: pl.DataType
+) -> None:
+    quoted = "[" + ", ".join(f'"{level}"' for level in levels) + "]"
+    schema = one_column(f'levels = {quoted}\nmissing = "{missing}"\nunknown = "{unknown}"')
+    frame = pl.DataFrame(
+        {"A": pl.Series(values, dtype=pl.String).cast(kind), "T": pl.Series([0] * len(values))}
+    )
+    check(schema, values, frame)
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    NUMBERS,
+)
+@pytest.mark.parametrize(
+    "domain", ["levels = [3, 1, 2]", "bins = [1, 2, 2.5, 4]", "levels = [3, 1, 2, 70000000]"]
+)
+def test_every_number_type(dtype: pl.DataType, domain: str) -> None:
+    schema = one_column(f'{domain}\nmissing = "other"\nunknown = "other"')
+    values = [3, None, 2, 1, 9, 0, 3]
+    frame = pl.DataFrame({"A": pl.Series(values).cast(dtype), "T": [0] * len(values)})
+    check(schema, list(values), frame)
+
+
+def test_huge_whole_numbers_do_not_round_into_the_domain() -> None:
+    schema = one_column(f'levels = [0, {2**53}]\nunknown = "other"')
+    values = [2**53, 2**53 + 1, 2**63 - 1, -(2**63), 0]
+    codes = schema.encode(pl.DataFrame({"A": values, "T": [0] * 5}))[0]
+    assert codes.tolist() == [1, 2, 2, 2, 0]
+    codes = schema.encode(pl.DataFrame({"A": pl.Series([2**64 - 1], dtype=pl.UInt64), "T": [0]}))[0]
+    assert codes.tolist() == [2]
+
+
+def test_booleans_are_zero_and_one() -> None:
+    frame = pl.DataFrame({"A": [True, False, None], "T": [0, 0, 0]})
+    assert one_column('levels = [1, 0]\nmissing = "other"').encode(frame)[0].tolist() == [0, 1, 2]
+    assert one_column('bins = [0, 1, 2]\nmissing = "other"').encode(frame)[0].tolist() == [1, 0, 2]
+
+
+def test_every_source_gives_the_same_codes(tmp_path: Path, small_schema: fw.Schema) -> None:
+    people = make_people(200).with_columns(
+        pl.when(pl.int_range(pl.len()) % 7 == 0).then(None).otherwise(pl.col("JOB")).alias("JOB")
+    )
+    people.write_csv(tmp_path / "p.csv")
+    people.write_parquet(tmp_path / "p.parquet")
+    pandas = people.to_pandas()
+    expected = small_schema.encode(people)
+    assert expected.shape == (4, 200)
+    assert expected.dtype == np.int16
+    assert expected.flags.c_contiguous
+    for source in [
+        people.lazy(),
+        pandas,
+        pandas.astype({"AGE": float, "JOB": "category", "SEX": "Int64"}),
+        people.to_arrow(),
+        people.with_columns(pl.col("JOB").cast(pl.Categorical), pl.col("SEX").cast(pl.Int8)).to_arrow(),
+        tmp_path / "p.csv",
+        str(tmp_path / "p.parquet"),
+    ]:
+        np.testing.assert_array_equal(small_schema.encode(source), expected)
+
+
+def test_csv_codes_that_look_like_numbers(tmp_path: Path) -> None:
+    # A code such as 01 is text where the schema says so, in CSV as in Parquet.
+    schema = fw.Schema.parse(
+        '[columns.A]\nrole = "feature"\nlevels = ["01", "02"]\nmissing = "other"\n'
+        '[columns.T]\nrole = "target"\nrule = "CODE == \'07\'"\n'
+    )
+    frame = pl.DataFrame({"A": ["02", None, "01"], "CODE": ["07", "7", "07"]})
+    frame.write_csv(tmp_path / "p.csv")
+    for source in (frame, tmp_path / "p.csv"):
+        assert schema.encode(source).tolist() == [[1, 2, 0], [1, 0, 1]]
+
+
+def test_files_without_rows_and_columns_without_values(tmp_path: Path, small_schema: fw.Schema) -> None:
+    (tmp_path / "h.csv").write_text("AGE,JOB,SEX,INCOME\n")
+    assert small_schema.encode(tmp_path / "h.csv").shape == (4, 0)
+    assert small_schema.encode(make_people(0)).shape == (4, 0)
+    (tmp_path / "v.csv").write_text("AGE,JOB,SEX,INCOME\n20,,1,3\n30,,2,4\n")
+    assert small_schema.encode(tmp_path / "v.csv")[1].tolist() == [3, 3]
+    with pytest.raises(DataError, match="column 'AGE' holds a missing value"):
+        small_schema.encode(pl.DataFrame({"AGE": [None], "JOB": ["farm"], "SEX": [1], "INCOME": [1]}))
+
+
+def test_target_by_rule_and_its_missing_values() -> None:
+    text = '[columns.A]\nrole = "feature"\nlevels = [0, 1]\n[columns.T]\nrole = "target"\nrule = "X >= 2"\n'
+    frame = pl.DataFrame({"A": [0, 1, 1], "X": [2, None, 1]})
+    assert fw.Schema.parse(text + 'missing = "other"').encode(frame)[1].tolist() == [1, 2, 0]
+    with pytest.raises(DataError, match="column 'T' holds a missing value"):
+        fw.Schema.parse(text).encode(frame)
+
+
+def test_filter_and_sources() -> None:
+    schema = fw.Schema.parse(
+        'where = ["AGE > 16", "HOURS > 0"]\n[columns.A]\nrole = "feature"\nlevels = [1, 2]\nsource = ["NEW", "OLD"]\n'
+        '[columns.T]\nrole = "target"\nlevels = [0, 1]\n'
+    )
+    frame = pl.DataFrame(
+        {"OLD": [1, 2, 2, 1], "T": [0, 1, 1, 1], "AGE": [17, 16, 40, 50], "HOURS": [1, 1, 2, None]}
+    )
+    assert schema.encode(frame).tolist() == [[0, 1], [0, 1]]
+    newer = frame.with_columns(NEW=3 - pl.col("OLD"))
+    assert schema.encode(newer).tolist() == [[1, 0], [0, 1]]
+    with pytest.raises(
+        DataError, match="column 'HOURS' is missing from the data; the filter 'HOURS > 0' reads it"
+    ):
+        schema.encode(frame.drop("HOURS"))
+    with pytest.raises(DataError, match="'NEW' or 'OLD' is missing"):
+        schema.encode(frame.drop("OLD"))
+
+
+LEAKS = {
+    "unknown text": ({"JOB": SECRET}, 'unknown = "other"', 'unknown = "stop"'),
+    "unknown number": ({"SEX": SECRET_NUMBER}, "", ""),
+    "unknown bin": ({"AGE": SECRET_NUMBER}, "", ""),
+    "text for numbers": ({"AGE": SECRET}, "", ""),
+    "number for text": ({"JOB": SECRET_NUMBER}, "", ""),
+    "text in the rule": ({"INCOME": SECRET}, "", ""),
+    "missing": ({"SEX": None, "JOB": SECRET}, "", ""),
+}
+
+
+@pytest.mark.parametrize("case", LEAKS)
+@pytest.mark.parametrize("kind", ["polars", "pandas", "csv"])
+def test_no_message_holds_a_value(case: str, kind: str, tmp_path: Path) -> None:
+    change, old, new = LEAKS[case]
+    schema = fw.Schema.parse(SMALL.replace(old, new) if old else SMALL)
+    rows = [{"AGE": 20, "JOB": "farm", "SEX": 1, "INCOME": 5}] * 3 + [
+        {"AGE": 20, "JOB": "farm", "SEX": 1, "INCOME": 5} | change
+    ]
+    table = pd.DataFrame(rows)
+    if kind == "polars" and not any(isinstance(v, str) and k != "JOB" for k, v in change.items()):
+        source: object = pl.DataFrame(
+            {name: pl.Series([row[name] for row in rows], strict=False) for name in rows[0]}
+        )
+        if case == "number for text":
+            source = pl.DataFrame(rows[-1:])
+    elif kind == "csv":
+        table.to_csv(tmp_path / "p.csv", index=False)
+        source = tmp_path / "p.csv"
+        if case == "number for text":
+            # A CSV file has no types of its own: the number is an unknown text, counted as other.
+            assert schema.encode(source)[1].tolist() == [0, 0, 0, 3]
+            return
+    else:
+        source = table
+    with pytest.raises(DataError) as caught:
+        schema.encode(source)
+    shown = "".join(traceback.format_exception(caught.value))
+    for secret in (SECRET, str(SECRET_NUMBER)):
+        assert secret not in str(caught.value)
+        assert secret not in shown
+    assert not any(word.isdigit() for word in str(caught.value).replace("50000", "").split())
+
+
+REFUSED = {
+    "not toml": ("= 3", "not valid TOML"),
+    "no columns": ('name = "x"', "at least one"),
+    "columns no table": ("columns = 3", "at least one"),
+    "column no table": ("[columns]\nA = 3", "must be a table"),
+    "unknown key": (SMALL.replace("bins =", "bin ="), "AGE"),
+    "unknown role": (SMALL.replace('"sensitive"', '"private"'), "SEX.role"),
+    "name given twice": (
+        SMALL.replace("[columns.AGE]", '[columns.AGE]\nname = "SEX"'),
+        "drop the key 'name'",
+    ),
+    "no domain": (SMALL.replace("levels = [1, 2]", ""), "exactly one of levels, bins or rule"),
+    "two domains": (SMALL.replace("levels = [1, 2]", "levels = [1, 2]\nbins = [0, 1]"), "exactly one"),
+    "empty levels": (SMALL.replace("levels = [1, 2]", "levels = []"), "'SEX' must have at least 1 level"),
+    "one edge": (SMALL.replace("bins = [0, 18, 40, 65, 120]", "bins = [0]"), "'AGE' must have at least 1"),
+    "edges fall": (SMALL.replace("18, 40", "40, 18"), "increasing order"),
+    "edges repeat": (SMALL.replace("18, 40", "18, 18"), "increasing order"),
+    "edge infinite": (SMALL.replace("120]", "inf]"), "finite"),
+    "edge nan": (SMALL.replace("120]", "nan]"), "finite"),
+    "edge huge": (SMALL.replace("120]", "1" + "0" * 400 + "]"), "AGE"),
+    "level twice": (SMALL.replace("[1, 2]", "[1, 1]"), "each level once"),
+    "levels mixed": (SMALL.replace("[1, 2]", '[1, "x"]'), "one type"),
+    "levels boolean": (SMALL.replace("[1, 2]", "[true, false]"), "SEX"),
+    "level huge": (SMALL.replace("[1, 2]", f"[1, {2**53 + 1}]"), "below 2"),
+    "level other": (SMALL.replace('"office"]', '"other"]'), "rename it"),
+    "too many levels": (SMALL.replace("[1, 2]", str(list(range(10_001)))), "at most 10000"),
+    "two targets": (SMALL.replace('"sensitive"', '"target"'), "exactly one target"),
+    "no target": (SMALL.replace('"target"', '"feature"'), "exactly one target"),
+    "no feature": (SMALL.replace('"feature"', '"sensitive"'), "at least one column"),
+    "target of one level": (
+        SMALL.replace('rule = "INCOME > 50000"', "levels = [1]"),
+        "at least 2 levels, got 1",
+    ),
+    "target of one bin": (
+        SMALL.replace('rule = "INCOME > 50000"', "bins = [0, 9]"),
+        "at least 2 levels, got 1",
+    ),
+    "bad rule": (SMALL.replace("INCOME > 50000", "INCOME >> 50000"), "rule 'INCOME >> 50000'"),
+    "rule with source": (SMALL + 'source = "INCOME"', "drop 'source'"),
+    "bad filter": ('where = ["AGE"]\n' + SMALL.replace('name = "small"', ""), "rule 'AGE'"),
+    "bad column name": (SMALL.replace("[columns.AGE]", '[columns."a/b"]'), "must start with a letter"),
+    "column name with line": (
+        SMALL.replace("[columns.AGE]", '[columns."AGE\\n"]'),
+        "must start with a letter",
+    ),
+    "terminal codes in name": (SMALL.replace('"small"', '"\\u001b[2J"'), "printable"),
+    "scale without model": (SMALL.replace("120]", "120]\nscale = [1, 2]"), "scale needs model"),
+    "scale nan": (SMALL.replace("120]", '120]\nmodel = "scaled"\nscale = [nan, 2]'), "scale needs model"),
+    "scaled text": (SMALL.replace('"office"]', '"office"]\nmodel = "scaled"\nscale = [1, 2]'), "numeric"),
+    "deep nesting": ("x = " + "[" * 5000 + "]" * 5000, "."),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_schemas(case: str) -> None:
+    text, message = REFUSED[case]
+    with pytest.raises(SchemaError, match=message) as caught:
+        fw.Schema.parse(text, where="schema file 'x.toml'")
+    assert str(caught.value).startswith("schema file 'x.toml'")
+    assert len(str(caught.value)) < 500
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(SchemaError, match="does not exist"):
+        fw.Schema.load(tmp_path / "absent.toml")
+    with pytest.raises(SchemaError, match="cannot be read"):
+        fw.Schema.load(tmp_path)
+    (tmp_path / "x.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(SchemaError, match="cannot be read"):
+        fw.Schema.load(tmp_path / "x.toml")
+
+
+def test_lookup_suggests_the_nearest_name(small_schema: fw.Schema) -> None:
+    assert small_schema.column("AGE").size == 4
+    with pytest.raises(SchemaError, match="did you mean 'AGE'"):
+        small_schema.column("AG")
+
+
+@pytest.mark.parametrize("name", schemas())
+def test_shipped_schemas_round_trip(name: str, tmp_path: Path) -> None:
+    schema = shipped(name)
+    schema.save(tmp_path / "s.toml")
+    again = fw.Schema.load(tmp_path / "s.toml")
+    assert again == schema
+    assert again.digest == schema.digest
+
+
+def test_round_trip_of_odd_texts() -> None:
+    schema = fw.Schema.parse(
+        'name = "é \\"q\\""\nwhere = ["A != \'x\'"]\n[columns."a b.c-d"]\nrole = "feature"\n'
+        'levels = ["\\"", "\\\\", "é", "\\t"]\nsource = ["x/y", "z"]\nunknown = "other"\n'
+        '[columns.T]\nrole = "target"\nbins = [-1e300, 0.1, 1e15, 1e16]\n'
+    )
+    assert fw.Schema.parse(schema.to_toml()) == schema
+
+
+def test_digest_sees_every_change(small_schema: fw.Schema) -> None:
+    changes = [
+        ("18", "19"),
+        ("shop", "shoq"),
+        ("[1, 2]", "[2, 1]"),
+        ("50000", "50001"),
+        ('"small"', '"smell"'),
+    ]
+    changes += [
+        ('missing = "other"', 'missing = "stop"'),
+        ("> 50000", ">= 50000"),
+        ("columns.AGE", "columns.AG"),
+    ]
+    digests = {fw.Schema.parse(SMALL.replace(old, new)).digest for old, new in changes}
+    assert len(digests | {small_schema.digest}) == len(changes) + 1
+    assert fw.Schema.parse(SMALL.replace("[0, 18", "[0.0, 18.0")).digest == small_schema.digest
+
+
+def test_labels_name_every_code(small_schema: fw.Schema) -> None:
+    for column in small_schema.columns:
+        assert len(column.labels) == column.size
+    assert small_schema.columns[0].labels == ("[0,18)", "[18,40)", "[40,65)", "[65,120)")
+    assert small_schema.columns[1].labels == ("farm", "shop", "office", "other")
