@@ -196,6 +196,12 @@ def compare(
         found, _ = estimates_at(task, epsilon, seed=0)
         forecaster = Forecaster(found, settings=Settings(coding=coding))  # type: ignore[arg-type]
         values = forecaster.values(np.stack([forecaster.rows[list(m)].sum(axis=0) for m in members]))
+        if epsilon == 1.0:
+            many = np.repeat(forecaster.rows[list(members[0])].sum(axis=0)[None], 2000, axis=0)
+            began = time.process_time()
+            forecaster.values(many)
+            out["inputs"] = forecaster.design.inputs
+            out["evaluation_us"] = (time.process_time() - began) / len(many) * 1e6
         out["forecast"][str(epsilon)] = {
             metric: {
                 "rho": float(spearmanr(values[:, NAMES.index(metric)], truth[metric])[0]),
@@ -250,6 +256,8 @@ def choose(task: Task, trainer: Trainer, size: int, number: int, coding: str) ->
         "trained": won,
         "all_clients": every,
         "random_mean": means,
+        "limits_kept_when_trained": {m: bool(won[m] <= means[m]) for m in ("spd", "eod")},
+        "random": len(random),
         "random_best": float(ranks.max()),
         "beaten_by": float((ranks > won["balanced_accuracy"]).mean()),
         "fair_random": int(fair.sum()),
@@ -264,6 +272,7 @@ def show(title: str, found: dict[str, Any]) -> None:
     print(f"  {'':<22}" + "".join(f"{m:>22}" for m in METRICS))
     spread = "".join(f"{found['spread'][m]:>13.4f} ({found['test_noise'][m]:.4f})" for m in METRICS)
     print(f"  {'spread (test noise)':<22}{spread}")
+    print(f"  {found['evaluation_us']:.0f} µs an evaluation with {found['inputs']} inputs")
     for epsilon, row in found["forecast"].items():
         cells = "".join(f"{row[m]['rho']:>+11.2f} mae {row[m]['mae']:.4f} " for m in METRICS)
         print(f"  {'forecast ε=' + epsilon:<22}{cells}")

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .search import Greedy as Greedy
     from .search import Selection as Selection
     from .search import frontier as frontier
+    from .search import pareto as pareto
     from .search import select as select
 
 _HOME = {
@@ -48,6 +49,7 @@ _HOME = {
     "Terms": "objective",
     "Weights": "objective",
     "frontier": "search",
+    "pareto": "search",
     "plan": "plan",
     "release": "release",
     "select": "search",

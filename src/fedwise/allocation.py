@@ -24,7 +24,7 @@ Floats = npt.NDArray[np.float64]
 Allocation = Literal["weighted", "uniform"]
 
 #: Part of the budget that is spread evenly, so that every table stays usable under other weights.
-EVEN = 0.5
+EVEN = 0.25
 
 
 def shares(
@@ -33,11 +33,12 @@ def shares(
     """Share of the total precision that each table gets.
 
     ``uniform`` is the paper's: q_j = 1/M. ``weighted`` spreads a part `EVEN` evenly and the rest by
-    what a table's noise does to the loss. The loss has variance Σ_j w_j² G_j σ_j² with w_j the signed
-    weight and G_j growing with the number of cells; under Σ q_j = 1 it is least for q_j ∝ |w_j|·√G_j,
-    here with G_j = rows · columns:
+    what a table's noise does to the loss, whose variance is Σ_j w_j² G_j σ_j²: under Σ q_j = 1 it is least
+    for q_j ∝ |w_j|·√G_j. G_j depends on the data and is taken as equal:
 
-        q_j = EVEN / M + (1 − EVEN) · |w_j| √(a_j b_j) / Σ_i |w_i| √(a_i b_i).
+        q_j = EVEN / M + (1 − EVEN) · |w_j| / Σ_i |w_i|.
+
+    (Taking G_j as the number of cells was no better: small tables also measure the marginals best.)
 
     Returns
     -------
@@ -59,8 +60,7 @@ def shares(
     even = np.full(layout.tables, 1.0 / layout.tables)
     if allocation == "uniform":
         return even
-    cells = np.array([a * b for a, b in layout.shapes], dtype=np.float64)
-    need = np.abs(pair_weights(schema, layout, weights)) * np.sqrt(cells)
+    need = np.abs(pair_weights(schema, layout, weights))
     if need.sum() <= 0.0:
         return even
     mixed = EVEN * even + (1.0 - EVEN) * need / need.sum()

@@ -124,6 +124,20 @@ def check_client(client: str, *, where: str = "client name") -> None:
         )
 
 
+def check_seed(seed: int | None, *, simulated: bool) -> None:
+    """Simulated noise is seeded, real noise never is."""
+    if simulated and seed is None:
+        raise ReleaseError(
+            "simulated noise must be seeded; pass seed=0, or leave out simulated for a real release"
+        )
+    if seed is not None and not simulated:
+        raise ReleaseError(
+            "seed must not be given for a real release: noise with a known seed protects nobody"
+        )
+    if seed is not None and seed < 0:
+        raise ReleaseError(f"seed must be at least 0, got {seed}")
+
+
 def release(
     plan: Plan,
     frame: FrameLike,
@@ -160,16 +174,7 @@ def release(
     """
     plan.verify()
     check_client(client)
-    if simulated and seed is None:
-        raise ReleaseError(
-            "simulated noise must be seeded; pass seed=0, or leave out simulated for a real release"
-        )
-    if seed is not None and not simulated:
-        raise ReleaseError(
-            "seed must not be given for a real release: noise with a known seed protects nobody"
-        )
-    if seed is not None and seed < 0:
-        raise ReleaseError(f"seed must be at least 0, got {seed}")
+    check_seed(seed, simulated=simulated)
     if ledger is not None and (simulated or not plan.private):
         # Nothing honest could be written into the book, and leaving it unwritten would hide a release.
         kind = "simulated noise" if plan.private else "a plan without privacy"

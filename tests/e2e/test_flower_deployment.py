@@ -89,7 +89,7 @@ class Deployment:
         self.nodes[name] = Process(
             ["flower-supernode", "--superlink", f"127.0.0.1:{self.port}",
              "--root-certificates", str(self.root / "tls/ca.crt"), "--port", str(self.node_ports[name]),
-             "--auth-supernode-private-key", str(home / "key"), "--auth-supernode-public-key", str(home / "key.pub"),
+             "--auth-supernode-private-key", str(home / "key"),
              "--node-config", f'policy="{home / "policy.toml"}"'],
             home / f"node{attempt}.log", env=self.env, cwd=home,
         )  # fmt: skip
@@ -127,6 +127,7 @@ def test_killed_nodes_do_not_stop_the_run_and_nothing_is_released_twice(deployme
     deployment.start(STRANGER)
     wait_for("the refusal", lambda: not deployment.nodes[STRANGER].running, seconds=180)
     assert deployment.nodes[STRANGER].popen.returncode != 0
+    assert "Failed to activate SuperNode" in deployment.nodes[STRANGER].text
 
     # TX cannot answer, as its ledger is locked; it is killed while the others release.
     shelf = root / "owners/TX/budget.db.releases"

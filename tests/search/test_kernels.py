@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import platform
+import re
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,6 +14,7 @@ from hypothesis import strategies as st
 
 from fedwise.errors import FedwiseError
 from fedwise.objective import Weights, loss, terms
+from fedwise.search import kernels
 from fedwise.search.chains import ACCEPTED, BEST, CURRENT, RESUM, anneal, seed_words, uniform
 from fedwise.search.constraints import Constraints
 from fedwise.search.kernels import move, swap_loss
@@ -175,6 +179,16 @@ def test_not_a_number_is_refused():
     estimates.cells[1, 2] = np.nan
     with pytest.raises(FedwiseError, match="finite"):
         Problem.of(estimates, PFL(WEIGHTS))
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="reads x86 machine code")
+def test_the_swap_loop_uses_packed_instructions():
+    # Scalar code would be four times slower and still correct, so only the machine code can tell.
+    fresh = numba.njit(fastmath=True, error_model="numpy")(kernels._consistent_swap.py_func)
+    fresh(*(np.ones(64) for _ in range(4)))
+    code = "\n".join(fresh.inspect_asm().values())
+    assert re.search(r"\bv?divpd\b", code)
+    assert re.search(r"\bv?mulpd\b", code)
 
 
 def test_uniform_numbers_are_uniform_and_chains_differ():

@@ -26,7 +26,9 @@ class SamplerConformance:
         """Smallest and largest number of participants allowed in a round."""
         return sampler.count, sampler.count
 
-    def play(self, sampler: Sampler, rounds: int, *, seed: int = 0, silent=(), start: int = 1) -> list[tuple[str, ...]]:
+    def play(
+        self, sampler: Sampler, rounds: int, *, seed: int = 0, silent=(), start: int = 1
+    ) -> list[tuple[str, ...]]:
         """Rounds as the simulation plays them; clients in `silent` never answer anything."""
         out = []
         for number in range(start, start + rounds):

@@ -72,7 +72,9 @@ def test_rows_with_an_unknown_target_are_left_out() -> None:
 
 
 def test_a_target_of_three_levels_is_refused() -> None:
-    text = '[columns.X]\nrole = "feature"\nlevels = [0, 1]\n[columns.Y]\nrole = "target"\nlevels = [0, 1, 2]\n'
+    text = (
+        '[columns.X]\nrole = "feature"\nlevels = [0, 1]\n[columns.Y]\nrole = "target"\nlevels = [0, 1, 2]\n'
+    )
     with pytest.raises(SchemaError, match=r"target column 'Y' must have two levels to be trained on, got 3"):
         Encoder(Schema.parse(text))
 

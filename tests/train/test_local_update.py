@@ -14,7 +14,9 @@ from fedwise.train.model import Model
 
 
 def _call(model, vector, rows, settings, engine, **more):
-    instruction = Instruction(settings, **{k: more.pop(k) for k in list(more) if k in Instruction.__annotations__})
+    instruction = Instruction(
+        settings, **{k: more.pop(k) for k in list(more) if k in Instruction.__annotations__}
+    )
     return local_update(
         model, vector, rows, instruction=instruction, client="A", seed=1, round=2, engine=engine, **more
     )
@@ -75,7 +77,9 @@ def test_engines_agree(prepared: Prepared, settings: Settings, hidden: tuple[int
     np.testing.assert_array_equal(fast.report.counts, slow.report.counts)
     np.testing.assert_allclose(fast.report.losses, slow.report.losses, rtol=1e-5)
     np.testing.assert_allclose(
-        predict(model, fast.parameters, rows), predict(model, fast.parameters, rows, engine="torch"), atol=1e-5
+        predict(model, fast.parameters, rows),
+        predict(model, fast.parameters, rows, engine="torch"),
+        atol=1e-5,
     )
 
 
@@ -111,7 +115,9 @@ def test_carried_moments_equal_one_long_optimiser(prepared: Prepared, engine: st
     for number in (2, 3):
         for chosen in torch.from_numpy(orders(len(rows), 1, seed=1, round=number)[0]).split(32):
             optimizer.zero_grad()
-            torch.nn.functional.binary_cross_entropy_with_logits(module(x[chosen])[:, 0], y[chosen]).backward()
+            torch.nn.functional.binary_cross_entropy_with_logits(
+                module(x[chosen])[:, 0], y[chosen]
+            ).backward()
             optimizer.step()
     np.testing.assert_allclose(two.parameters, model.flatten(module.state_dict()), atol=2e-5)
     fresh = _call(model, one.parameters, rows, Settings(lr=1e-3), engine)
@@ -130,7 +136,9 @@ def test_orders_are_permutations_of_round_and_seed() -> None:
 def test_a_diverging_client_is_named(prepared: Prepared, engine: str) -> None:
     rows = prepared.train["A"]
     model = Model(rows.width)
-    with pytest.raises(Diverged, match=r"diverged in round 2 at client 'A'.*lower the learning rate") as caught:
+    with pytest.raises(
+        Diverged, match=r"diverged in round 2 at client 'A'.*lower the learning rate"
+    ) as caught:
         _call(model, model.initial(0), rows, Settings(optimizer="sgd", lr=1e30, epochs=3), engine)
     assert (caught.value.client, caught.value.round) == ("A", 2)
 
@@ -149,7 +157,10 @@ def test_report_counts_by_hand(prepared: Prepared) -> None:
     for y in (0, 1):
         for group in range(3):
             here = (rows.y == y) & (rows.groups[1] == group)
-            assert report.counts[y, group].tolist() == [(here & (logits <= 0)).sum(), (here & (logits > 0)).sum()]
+            assert report.counts[y, group].tolist() == [
+                (here & (logits <= 0)).sum(),
+                (here & (logits > 0)).sum(),
+            ]
             p = 1 / (1 + np.exp(-logits[here].astype(np.float64)))
             assert report.losses[y, group] == pytest.approx(-np.log(p if y else 1 - p).sum())
 
@@ -158,7 +169,9 @@ def test_a_group_the_server_has_not_met_weighs_one(prepared: Prepared) -> None:
     rows = prepared.train["A"]
     model = Model(rows.width, ())
     plain = _call(model, model.initial(0), rows, Settings(), "fast")
-    padded = _call(model, model.initial(0), rows, Settings(), "fast", cell_weights=np.ones((2, 1)), attribute=1)
+    padded = _call(
+        model, model.initial(0), rows, Settings(), "fast", cell_weights=np.ones((2, 1)), attribute=1
+    )
     np.testing.assert_array_equal(plain.parameters, padded.parameters)
 
 
@@ -170,7 +183,9 @@ def test_a_module_of_the_user_trains_by_torch_only(prepared: Prepared) -> None:
 
     model = Model(rows.width, factory=factory)
     first = _call(model, model.initial(0), rows, Settings(), "auto")
-    np.testing.assert_array_equal(first.parameters, _call(model, model.initial(0), rows, Settings(), "auto").parameters)
+    np.testing.assert_array_equal(
+        first.parameters, _call(model, model.initial(0), rows, Settings(), "auto").parameters
+    )
     with pytest.raises(FedwiseError, match="engine must be torch for a module of your own"):
         _call(model, model.initial(0), rows, Settings(), "fast")
 

@@ -23,7 +23,9 @@ from fedwise.train.samplers import (
 )
 
 # Tests are imported by path, so the suite next to this file is too.
-_spec = importlib.util.spec_from_file_location("sampler_conformance", Path(__file__).with_name("sampler_conformance.py"))
+_spec = importlib.util.spec_from_file_location(
+    "sampler_conformance", Path(__file__).with_name("sampler_conformance.py")
+)
 _suite = importlib.util.module_from_spec(_spec)
 sys.modules["sampler_conformance"] = _suite
 _spec.loader.exec_module(_suite)
@@ -214,7 +216,9 @@ def test_cluster_fl_ignores_useless_updates() -> None:
     assert sampler.clusters() == [("C",)]
 
 
-@pytest.mark.parametrize(("clients", "fraction", "count"), [(5, 0.5, 3), (10, 0.5, 5), (10, 0.1, 1), (3, 1.0, 3), (2, 0.01, 1)])
+@pytest.mark.parametrize(
+    ("clients", "fraction", "count"), [(5, 0.5, 3), (10, 0.5, 5), (10, 0.1, 1), (3, 1.0, 3), (2, 0.01, 1)]
+)
 def test_the_share_is_rounded_up(clients: int, fraction: float, count: int) -> None:
     assert Uniform([str(i) for i in range(clients)], fraction=fraction).count == count
 
@@ -222,7 +226,9 @@ def test_the_share_is_rounded_up(clients: int, fraction: float, count: int) -> N
 def test_unknown_names_and_options_suggest() -> None:
     with pytest.raises(FedwiseError, match=r"got 'ucb'"):
         make_sampler("ucb", ["A"])
-    with pytest.raises(FedwiseError, match=r"sampler threshold has no option 'tetha'; did you mean 'theta'\?"):
+    with pytest.raises(
+        FedwiseError, match=r"sampler threshold has no option 'tetha'; did you mean 'theta'\?"
+    ):
         make_sampler("threshold", ["A"], tetha=1)
     with pytest.raises(FedwiseError, match="fraction must be above 0"):
         make_sampler("uniform", ["A"], fraction=0.0)

@@ -12,7 +12,16 @@ from fedwise.train.federation import Prepared, prepare
 from fedwise.train.local import Instruction, Report, Settings, Update, local_update
 from fedwise.train.model import Model
 from fedwise.train.simulate import Config, simulate
-from fedwise.train.strategies import STRATEGIES, FairFed, FedAdam, FedAvg, FedFB, FedProx, Scaffold, make_strategy
+from fedwise.train.strategies import (
+    STRATEGIES,
+    FairFed,
+    FedAdam,
+    FedAvg,
+    FedFB,
+    FedProx,
+    Scaffold,
+    make_strategy,
+)
 
 
 def _update(client: str, parameters: list[float], rows: int, **more) -> Update:
@@ -20,7 +29,9 @@ def _update(client: str, parameters: list[float], rows: int, **more) -> Update:
 
 
 def _run(prepared: Prepared, clients, engine: str = "fast", **fields):
-    config = Config(**{"rounds": 3, "replicates": 0, "engine": engine, "settings": Settings(lr=1e-3), **fields})
+    config = Config(
+        **{"rounds": 3, "replicates": 0, "engine": engine, "settings": Settings(lr=1e-3), **fields}
+    )
     return simulate(prepared, clients, config)
 
 
@@ -43,8 +54,8 @@ def test_copies_of_one_client_are_that_client(prepared: Prepared, engine: str, c
     names = [f"copy {i}" for i in range(copies)]
     many = dataclasses.replace(
         prepared,
-        train={name: prepared.train["B"] for name in names},
-        test={name: prepared.test["B"] for name in names},
+        train=dict.fromkeys(names, prepared.train["B"]),
+        test=dict.fromkeys(names, prepared.test["B"]),
     )
     np.testing.assert_array_equal(
         _run(many, names, engine).parameters, _run(prepared, ["B"], engine).parameters
@@ -70,17 +81,23 @@ def test_scaffold_without_variates_and_one_step_is_fedavg(
     settings = Settings(optimizer=optimizer, lr=0.01, batch=10_000)
     plain = _run(prepared, "ABCD", engine, rounds=1, settings=settings).parameters
     options = {"optimizer": optimizer, "local_lr": 0.01}
-    same = _run(prepared, "ABCD", engine, rounds=1, settings=settings, strategy="scaffold", strategy_options=options)
+    same = _run(
+        prepared, "ABCD", engine, rounds=1, settings=settings, strategy="scaffold", strategy_options=options
+    )
     np.testing.assert_array_equal(plain, same.parameters)
 
 
 @pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize("sampler", ["full", "uniform"])
 def test_scaffold_variates_sum_to_the_servers(prepared: Prepared, weighted: bool, sampler: str) -> None:
-    found = _run(prepared, "ABCDE", strategy="scaffold", strategy_options={"weighted": weighted}, sampler=sampler)
+    found = _run(
+        prepared, "ABCDE", strategy="scaffold", strategy_options={"weighted": weighted}, sampler=sampler
+    )
     sizes = {client: len(prepared.train[client]) for client in "ABCDE"}
     share = {c: n / sum(sizes.values()) if weighted else 1 / 5 for c, n in sizes.items()}
-    total = sum(share[c] * np.asarray(state["control"], dtype=np.float64) for c, state in found.clients.items())
+    total = sum(
+        share[c] * np.asarray(state["control"], dtype=np.float64) for c, state in found.clients.items()
+    )
     assert np.abs(found.server["control"]).max() > 1e-3
     np.testing.assert_allclose(found.server["control"], total, atol=1e-7)
 
@@ -105,14 +122,19 @@ def test_scaffold_server_step_by_hand() -> None:
     made = Scaffold(lr=0.5, weighted=False)
     state = made.start(np.zeros(2, dtype=np.float32), {"A": 10, "B": 30, "C": 1})
     change = [np.array(c, dtype=np.float32) for c in ([3.0, 0.0], [0.0, 6.0])]
-    updates = [_update("A", [2, 4], 10, control_change=change[0]), _update("B", [4, 0], 30, control_change=change[1])]
+    updates = [
+        _update("A", [2, 4], 10, control_change=change[0]),
+        _update("B", [4, 0], 30, control_change=change[1]),
+    ]
     moved, after = made.aggregate(np.array([1.0, 1.0], dtype=np.float32), updates, state)
     np.testing.assert_allclose(moved, [1 + 0.5 * (3 - 1), 1 + 0.5 * (2 - 1)])
     np.testing.assert_allclose(after["control"], [1.0, 2.0])
 
 
 def test_fedavg_by_hand() -> None:
-    moved, _ = FedAvg().aggregate(np.zeros(2, np.float32), [_update("A", [1, 2], 1), _update("B", [5, 6], 3)], {})
+    moved, _ = FedAvg().aggregate(
+        np.zeros(2, np.float32), [_update("A", [1, 2], 1), _update("B", [5, 6], 3)], {}
+    )
     np.testing.assert_array_equal(moved, [4.0, 5.0])
 
 
@@ -234,7 +256,9 @@ def test_fedfb_narrows_the_gap_of_an_unfair_target(schema: Schema, frames: dict[
 
     def gap(strategy: str) -> float:
         settings = Settings(optimizer="sgd", lr=0.1)
-        return _run(data, "ABC", rounds=25, settings=settings, strategy=strategy).value("eod", attribute="SEX")
+        return _run(data, "ABC", rounds=25, settings=settings, strategy=strategy).value(
+            "eod", attribute="SEX"
+        )
 
     assert gap("fedfb") < 0.7 * gap("fedavg")
 

@@ -1,5 +1,6 @@
 """DP-SGD and the joint account of release and training."""
 
+import dataclasses
 import math
 
 import dp_accounting
@@ -95,7 +96,9 @@ def test_a_release_without_privacy_stays_without() -> None:
     assert math.isinf(cost.joint)
 
 
-@pytest.mark.parametrize(("rows", "batch", "epochs", "expected"), [(100, 32, 1, (0.32, 4)), (20, 32, 2, (1.0, 2))])
+@pytest.mark.parametrize(
+    ("rows", "batch", "epochs", "expected"), [(100, 32, 1, (0.32, 4)), (20, 32, 2, (1.0, 2))]
+)
 def test_sampling(rows: int, batch: int, epochs: int, expected: tuple[float, int]) -> None:
     assert sampling(rows, batch, epochs) == expected
 
@@ -121,8 +124,11 @@ def test_private_update_is_seeded_by_client_and_round(prepared: Prepared) -> Non
 
 def test_a_step_is_clipped(prepared: Prepared) -> None:
     """Without noise, a step of SGD moves by at most lr · rows drawn · clip / expected batch."""
-    model, rows, update = _private(
-        prepared, noise_multiplier=0.0, clip=1e-3, instruction=Instruction(Settings(optimizer="sgd", lr=1.0, batch=10**6))
+    model, _, update = _private(
+        prepared,
+        noise_multiplier=0.0,
+        clip=1e-3,
+        instruction=Instruction(Settings(optimizer="sgd", lr=1.0, batch=10**6)),
     )
     moved = np.linalg.norm(update.parameters - model.initial(0))
     # Rate 1: every row is drawn, its gradient clipped to 0.001, and the mean is taken.
@@ -132,7 +138,10 @@ def test_a_step_is_clipped(prepared: Prepared) -> None:
 def test_noise_has_the_promised_size(prepared: Prepared) -> None:
     """With a tiny clip the signal vanishes against the noise: sd = lr · multiplier · clip / expected batch."""
     model, rows, update = _private(
-        prepared, noise_multiplier=50.0, clip=1e-2, instruction=Instruction(Settings(optimizer="sgd", lr=1.0, batch=10**6))
+        prepared,
+        noise_multiplier=50.0,
+        clip=1e-2,
+        instruction=Instruction(Settings(optimizer="sgd", lr=1.0, batch=10**6)),
     )
     moved = update.parameters - model.initial(0)
     expected = 50.0 * 1e-2 / len(rows)
@@ -156,9 +165,14 @@ def test_an_empty_batch_still_adds_noise(prepared: Prepared) -> None:
 def test_simulated_private_training_spends_at_most_its_promise(prepared: Prepared) -> None:
     privacy = Privacy(epsilon=3.0)
     settings = Settings(optimizer="sgd", lr=0.1, batch=64)
-    config = Config(rounds=2, replicates=0, privacy=privacy, settings=settings, sampler="uniform", strategy="scaffold")
-    run = simulate(prepared, ["A", "B"], config)
-    assert set(run.spent) <= {"A", "B"}
+    config = Config(
+        rounds=2, replicates=0, privacy=privacy, settings=settings, sampler="uniform", strategy="scaffold"
+    )
+    twins = dict.fromkeys("AB", prepared.train["A"])  # equal sizes: one calibration serves both
+    run = simulate(
+        dataclasses.replace(prepared, train=twins, test=dict.fromkeys("AB", prepared.test["A"])), "AB", config
+    )
+    assert run.spent
     for history in run.spent.values():
         assert epsilon(history, 1e-5) <= 3.0
 

@@ -77,7 +77,7 @@ def compare(
         rounds=rounds, fraction=fraction, model=model, replicates=200 if seeds == 1 else 0,
         settings={"optimizer": optimizer, "lr": lr, "batch": batch, "epochs": epochs},
     )  # fmt: skip
-    frames = read_source(name_source(data, synthetic, 0))
+    frames = read_source(name_source(data, synthetic))
     federations = _federations(federation, selection, random, k, seed, list(frames))
     work = jobs(
         federations,

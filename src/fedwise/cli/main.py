@@ -12,7 +12,24 @@ from ..errors import FedwiseError
 
 #: Commands in the order a project uses them. Each lives in ``cli/<name>.py`` as a function of that name;
 #: an entry that holds a Typer app of sub-commands names it ``app``.
-COMMANDS = ("demo", "data", "plan", "release", "inspect", "budget", "audit")
+COMMANDS = (
+    "demo",
+    "data",
+    "plan",
+    "release",
+    "inspect",
+    "budget",
+    "select",
+    "frontier",
+    "explore",
+    "train",
+    "compare",
+    "predict",
+    "report",
+    "calibrate",
+    "audit",
+    "flower",
+)
 
 app = typer.Typer(
     name="fedwise",

@@ -49,12 +49,13 @@ def release(
     from ..files import refuse_existing
     from ..plan import Plan
     from ..privacy.ledger import Ledger
-    from ..release import SUFFIX, check_client
+    from ..release import SUFFIX, check_client, check_seed
     from ..release import release as make_release
     from .plan import load_schema
 
     # Everything that can be refused is refused before the ledger is touched.
     check_client(client)
+    check_seed(seed, simulated=simulated)
     asked = Plan.load(plan)
     if schema is not None and load_schema(schema).digest != asked.schema_digest:
         raise PlanError(

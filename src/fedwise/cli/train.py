@@ -114,12 +114,15 @@ def train(
     """
     from ..train.federation import prepare
     from ..train.run import Manifest, Run, fingerprint
+    from ..train.samplers import make_sampler
 
     asked = _read_plan(plan)
     chosen_bytes = None
     if resume:
         run = Run.open(output)
         manifest = run.manifest
+        if asked is None and (output / "plan.json").exists():
+            asked = _read_plan(output / "plan.json")
         source = str(data) if data is not None else manifest.data
         frames = read_source(source)
         prepared = prepare(
@@ -138,12 +141,15 @@ def train(
             engine=engine, replicates=bootstrap,
             privacy=None if epsilon is None else {"epsilon": epsilon, "delta": delta, "clip": clip},
         )  # fmt: skip
+        source = name_source(data, synthetic)
+        wanted, chosen_bytes, pooled = _federation(selection, clients, pool, k, seed)
+        asked = asked or pooled
         found = find_schema(schema, synthetic, asked)
-        source = name_source(data, synthetic, seed)
         frames = read_source(source)
-        wanted, chosen_bytes, asked = _federation(selection, clients, pool, k, seed, list(frames), asked)
         prepared = prepare(frames, found, test=test, seed=split_seed, use_sensitive=use_sensitive)
-        members = prepared.check(wanted)
+        members = prepared.check(wanted or prepared.clients)
+        # Options that depend on the size of the federation fail here, before a directory is made.
+        make_sampler(sampler, members, fraction=fraction, **config.sampler_options)
         manifest = Manifest(
             config=config,
             federation=members,
@@ -158,6 +164,8 @@ def train(
         run = Run.create(output, manifest, found, force=force)
         if chosen_bytes is not None:
             run.keep("selection.json", chosen_bytes)
+        if asked is not None:
+            run.keep("plan.json", asked.encode())
     for note in prepared.notes:
         stderr().print(f"note: {note}", markup=False)
     now = _train(run, prepared, resume=resume)
@@ -297,13 +305,13 @@ def options(pairs: list[str] | None) -> dict[str, Any]:
     return out
 
 
-def name_source(data: Path | None, synthetic: float | None, seed: int) -> str:
+def name_source(data: Path | None, synthetic: float | None) -> str:
     """Where the data is, in words a run directory can keep."""
     from ..errors import DataError
 
     if (data is None) == (synthetic is None):
         raise DataError("training needs --data DIRECTORY or --synthetic SCALE, and not both")
-    return str(data) if data is not None else f"synthetic:{synthetic}:{seed}"
+    return str(data) if data is not None else f"synthetic:{synthetic}"
 
 
 def read_source(source: str) -> dict[str, Any]:
@@ -311,8 +319,7 @@ def read_source(source: str) -> dict[str, Any]:
     if source.startswith("synthetic:"):
         from ..data.synthetic import states
 
-        _, scale, seed = source.split(":")
-        return dict(states(seed=int(seed), scale=float(scale)))
+        return dict(states(scale=float(source.removeprefix("synthetic:"))))
     from ..train.federation import find_frames
 
     return dict(find_frames(source))
@@ -350,14 +357,9 @@ def read_selection(path: Path) -> tuple[list[str], bytes]:
 
 
 def _federation(
-    selection: Path | None,
-    clients: str | None,
-    pool: Path | None,
-    k: int,
-    seed: int,
-    known: list[str],
-    asked: Plan | None,
+    selection: Path | None, clients: str | None, pool: Path | None, k: int, seed: int
 ) -> tuple[list[str], bytes | None, Plan | None]:
+    """Members (empty: everyone), the selection to keep beside the run, and the plan of a pool."""
     from ..errors import FedwiseError
 
     if sum(option is not None for option in (selection, clients, pool)) > 1:
@@ -366,9 +368,14 @@ def _federation(
         )
     if selection is not None:
         members, data = read_selection(selection)
-        return members, data, asked
+        if not members:
+            raise FedwiseError(f"selection file '{selection}' must name at least one client")
+        return members, data, None
     if clients is not None:
-        return [name.strip() for name in clients.split(",") if name.strip()], None, asked
+        members = [name.strip() for name in clients.split(",") if name.strip()]
+        if not members:
+            raise FedwiseError("--clients must name at least one client, such as CA,NY")
+        return members, None, None
     if pool is not None:
         import msgspec
 
@@ -380,7 +387,7 @@ def _federation(
         members = list(chosen.clients)
         note = msgspec.json.encode({"clients": members, "k": k, "loss": float(chosen.loss), "seed": seed})
         return members, note, loaded.plan
-    return known, None, asked
+    return [], None, None
 
 
 def _check_same(run: Run, found: str) -> None:

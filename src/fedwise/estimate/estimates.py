@@ -33,6 +33,8 @@ class Posterior:
     spread
         Shape (tables,): between-client variance of a cell off that direction, in units of its pool
         proportion.
+    oddity
+        Shape (clients,): factor on that variance for each client.
     pool
         Shape (cells,): the pool's own proportions.
     pool_strength, pool_cells
@@ -45,6 +47,7 @@ class Posterior:
     strength: Floats
     direction: Floats
     spread: Floats
+    oddity: Floats
     pool: Floats
     pool_strength: Floats
     pool_cells: Floats

@@ -149,7 +149,9 @@ class _Delta:
         centred = slope.ravel()
         v = (self.noise[j] / self.sizes**2)[:, None]
         strength = self.posterior.strength[self.members, j]
-        prior = self.posterior.spread[j] * self.posterior.pool[here]
+        prior = (
+            self.posterior.spread[j] * self.posterior.oddity[self.members, None] * self.posterior.pool[here]
+        )
         kept = prior / (prior + v)
         steep = float(centred @ direction) ** 2
         squares = self.share**2

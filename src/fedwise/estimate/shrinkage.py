@@ -4,7 +4,7 @@ Every part of a client's tables is moved toward what the pool predicts for it, b
 known noise variance, τ² the variance between clients, estimated over the pool. In order:
 
 1. the number of records, positive by construction;
-2. each marginal, toward the pool's marginal;
+2. each marginal, toward the pool's marginal, less so for a client that is odd throughout;
 3. the pool's tables, toward independence where noise drowns them;
 4. the *prediction* for a client's table: the pool's odds ratios fitted to the client's own marginals;
 5. what the client's table holds beyond the prediction: first the one coordinate along which the pool's
@@ -40,6 +40,8 @@ ROUNDS = 60
 _ADD_UP_ROUNDS = 3
 #: A client weighs at most this much more than the median one when τ² is estimated.
 _CAP = 4.0
+#: Observations that the factor 1 on a client's spread is worth.
+_ODDITY_PRIOR = 1.0
 #: Squared deviation, in units of its noise variance, beyond which a pooled cell vouches for itself.
 _DOUBT = 9.0
 
@@ -86,6 +88,7 @@ class _Pool:
         # Precision of a client's proportions goes with its size squared; no few giants may decide τ².
         squares = self.sizes**2
         self.weight = np.minimum(squares, _CAP * np.median(squares))
+        self.oddity = np.ones(len(self.sizes))
 
     def shrink(self) -> Shrunk:
         layout, clients = self.layout, len(self.sizes)
@@ -98,6 +101,7 @@ class _Pool:
             strength=np.zeros((clients, layout.tables)),
             direction=np.zeros(layout.cells),
             spread=np.zeros(layout.tables),
+            oddity=self.oddity,
             pool=np.zeros(layout.cells),
             pool_strength=np.zeros(layout.tables),
             pool_cells=np.zeros(layout.cells),
@@ -118,22 +122,46 @@ class _Pool:
         """Each level's proportion toward the pool's (step 2), and what stays open of it."""
         shrunk = np.empty_like(self.parts.effects)
         left = np.empty_like(self.parts.effects)
-        for variable, levels in enumerate(self.layout.sizes):
+        found = [self._levels(variable) for variable in range(len(self.layout.sizes))]
+        self.oddity = self._oddity(found)
+        for variable, (deviation, pool, v, tau) in enumerate(found):
             here = slice(self.at[variable], self.at[variable + 1])
-            own = self.parts.effects[:, here] / self.sizes[:, None] + 1.0 / levels
-            pool = np.maximum(self.share @ own, 0.0)
-            pool = pool / pool.sum() if pool.sum() > 0 else np.full(levels, 1.0 / levels)
-            v = (self.open.effects[variable] / self.sizes**2)[:, None]
-            tau = self._between(own - pool, v * (1.0 - 1.0 / levels))
-            keep = _keep(tau, v)
-            level = np.maximum(pool + keep * (own - pool), FLOOR * (1.0 - keep) * pool)
+            keep = _keep(self.oddity[:, None] * tau, v)
+            level = np.maximum(pool + keep * deviation, FLOOR * (1.0 - keep) * pool)
             # Floors lift the rare levels of every client; scaled back, they sum to the pool again.
-            shrunk[:, here] = fit(
-                (level * self.share[:, None])[None], self.share[None], pool[None], rounds=ROUNDS
-            )[0]
+            joint = (level * self.share[:, None])[None]
+            shrunk[:, here] = fit(joint, self.share[None], pool[None], rounds=ROUNDS)[0]
             shrunk[:, here] /= shrunk[:, here].sum(axis=1, keepdims=True)
             left[:, here] = keep * v
         return shrunk, left
+
+    def _levels(self, variable: int) -> tuple[Floats, Floats, Floats, Floats]:
+        """Deviation of a variable's levels from the pool's, the pool's, their noise and spread."""
+        levels = self.layout.sizes[variable]
+        here = slice(self.at[variable], self.at[variable + 1])
+        own = self.parts.effects[:, here] / self.sizes[:, None] + 1.0 / levels
+        pool = np.maximum(self.share @ own, 0.0)
+        pool = pool / pool.sum() if pool.sum() > 0 else np.full(levels, 1.0 / levels)
+        v = (self.open.effects[variable] / self.sizes**2)[:, None]
+        return own - pool, pool, v, self._between(own - pool, v * (1.0 - 1.0 / levels))
+
+    def _oddity(self, found: list[tuple[Floats, Floats, Floats, Floats]]) -> Floats:
+        """How much wider than the pool's a client's own spread is: a factor on every τ².
+
+        Clients are not drawn from one normal law: a few are far from all others, in every variable.
+        The factor is the client's mean of (d² − v)/τ², each weighted by its precision, drawn to 1 as
+        by `_ODDITY_PRIOR` observations.
+        """
+        top, bottom, known = (np.zeros(len(self.sizes)) for _ in range(3))
+        for deviation, pool, v, tau in found:
+            noise = v * (1.0 - 1.0 / len(pool))
+            whole = np.asarray(tau + noise)
+            weight = np.divide(tau, whole**2, out=np.zeros_like(whole), where=whole > 0)
+            top += np.sum(weight * (deviation**2 - noise), axis=1)
+            bottom += np.sum(weight * tau, axis=1)
+            known += 0.5 * np.sum(weight * tau, axis=1)
+        factor = np.divide(np.maximum(top, 0.0), bottom, out=np.ones_like(top), where=bottom > 0)
+        return np.asarray((_ODDITY_PRIOR + known * factor) / (_ODDITY_PRIOR + known))
 
     def _pool_table(self, own: Floats, x: Floats, y: Floats, noise: float) -> tuple[Floats, Floats]:
         """The pool's proportions of one table (step 3), and what stays open of them.
@@ -165,11 +193,11 @@ class _Pool:
         v = (self.noise[j] / self.sizes**2)[:, None]
         direction = _direction(pool).ravel()
         along = residual @ direction
-        keep_along = _keep(self._between(along[:, None], v), v)
+        keep_along = _keep(self.oddity[:, None] * self._between(along[:, None], v), v)
         residual -= along[:, None] * direction
         v_cell = v * _free(a, b)
         spread = self._spread(residual, pool.ravel(), v_cell)
-        keep_rest = _keep(spread * pool.ravel(), v_cell)
+        keep_rest = _keep(self.oddity[:, None] * spread * pool.ravel(), v_cell)
         rest = (keep_rest * residual).reshape(clients, a, b)
         moved = predicted + rest + (keep_along * along[:, None] * direction).reshape(clients, a, b)
         floor = FLOOR * (1.0 - keep_rest).reshape(clients, a, b) * predicted
@@ -300,6 +328,7 @@ def _nothing_open(layout: Layout, parts: Parts) -> Posterior:
         strength=np.zeros((clients, layout.tables)),
         direction=np.zeros(layout.cells),
         spread=np.zeros(layout.tables),
+        oddity=np.ones(clients),
         pool=np.zeros(layout.cells),
         pool_strength=np.zeros(layout.tables),
         pool_cells=np.zeros(layout.cells),

@@ -181,16 +181,17 @@ def application(session: Session, *, token: str, port: int, vega: Vega) -> ASGIA
 
     async def answer(request: Request) -> Response:
         question = await _question(request)
+        session.note(*_page(request))
         return _json(await run_in_threadpool(session.answer, question))
 
     async def frontier(request: Request) -> Response:
         question = await _question(request)
-        stale = session.newest("frontier", _number(request))
+        stale = session.overtaken(*_page(request))
         return _json(await run_in_threadpool(session.frontier, question, stale))
 
     async def settle(request: Request) -> Response:
         question = await _question(request)
-        stale = session.newest("settle", _number(request))
+        stale = session.overtaken(*_page(request))
         found = await run_in_threadpool(session.settle, question, stale)
         return _json({"selection": found.to_dict(), "sentence": found.sentence})
 
@@ -232,9 +233,12 @@ async def _question(request: Request) -> Question:
     return Question.decode(body)
 
 
-def _number(request: Request) -> int:
-    text = request.query_params.get("n", "0")
-    return int(text) if text.isdecimal() and len(text) < 16 else 0
+def _page(request: Request) -> tuple[str, int]:
+    """Which page asks, and the number of its question."""
+    number = request.query_params.get("n", "0")
+    return request.query_params.get("page", "")[:40], int(number) if number.isdecimal() and len(
+        number
+    ) < 16 else 0
 
 
 async def _refusal(request: Request, error: Exception) -> Response:

@@ -27,9 +27,10 @@ from ..search.control import Control
 from ..search.feasible import check
 from ..search.greedy import Greedy
 from ..search.neighbourhood import descend
-from ..search.problem import PFL, Problem
+from ..search.problem import Problem
 from ..search.selection import Selection
 from .question import Question
+from .rows import SharedRows
 
 Floats = npt.NDArray[np.float64]
 
@@ -40,6 +41,8 @@ SEED = 0
 LARGEST = 20
 _LARGE = 400
 _FEW = (1, 2, 3, 5, 8, 12, 16, 20)
+#: Open pages remembered.
+_PAGES = 32
 #: Clients × cells up to which estimates are made anew for every settled answer.
 _SMALL_CELLS = 500_000
 
@@ -74,6 +77,7 @@ class Session:
         self.estimates = estimate(pool, estimator)
         self.alone: Floats = client_terms(self.estimates)
         self.everyone: Floats = federation_terms(self.estimates, np.arange(len(pool))[None, :])[0]
+        self.rows = SharedRows(self.estimates)
         self._newest: dict[str, int] = {}
         self._lock = threading.Lock()
 
@@ -115,7 +119,7 @@ class Session:
     def answer(self, question: Question) -> dict[str, Any]:
         """A swap-local optimum in a blink, with its terms and the picture of them."""
         began = time.perf_counter()
-        problem = Problem.of(self.estimates, PFL(question.weights))
+        problem = self.rows.problem(question.weights)
         found = self._quick(problem, question, question.k, lambda: False)
         row = federation_terms(self.estimates, np.array([found.members]))[0]
         terms = as_terms(row)
@@ -159,15 +163,20 @@ class Session:
 
     # What may take a moment, and gives way to newer questions ---------------------------------------------------
 
-    def newest(self, kind: str, number: int) -> Callable[[], bool]:
-        """Note that question `number` of a kind arrived; the answer tells later whether a newer one did."""
+    def note(self, page: str, number: int) -> None:
+        """A page asked its question `number`: patient work for its earlier ones gives up."""
         with self._lock:
-            self._newest[kind] = max(number, self._newest.get(kind, -1))
-        return lambda: self._newest[kind] > number
+            self._newest[page] = max(number, self._newest.pop(page, -1))
+            while len(self._newest) > _PAGES:
+                del self._newest[next(iter(self._newest))]
+
+    def overtaken(self, page: str, number: int) -> Callable[[], bool]:
+        """Whether the page has asked something newer by now."""
+        return lambda: self._newest.get(page, -1) > number
 
     def frontier(self, question: Question, stale: Callable[[], bool]) -> dict[str, Any]:
         """Best loss by size under the same weights and constraints. Raises `Stale` when overtaken."""
-        problem = Problem.of(self.estimates, PFL(question.weights))
+        problem = self.rows.problem(question.weights)
         count = len(problem.clients)
         largest = min(count, max(LARGEST, question.k + 3))
         sizes = list(range(1, largest + 1)) if count <= _LARGE else sorted({*_FEW, question.k})

@@ -78,9 +78,10 @@ class Ledger:
         self.path = Path(path)
         if self.path.is_dir():
             raise LedgerError(f"ledger '{self.path}' is a directory; name a file")
-        if not self.path.exists():
+        if not self.path.exists() or self.path.stat().st_size == 0:
             if epsilon is None:
-                raise LedgerError(f"ledger '{self.path}' does not exist; give a total epsilon to create it")
+                state = "is empty" if self.path.exists() else "does not exist"
+                raise LedgerError(f"ledger '{self.path}' {state}; give a total epsilon to create it")
             if not self.path.parent.is_dir():
                 raise LedgerError(f"ledger '{self.path}' cannot be created: its directory does not exist")
         if epsilon is not None:

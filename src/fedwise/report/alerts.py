@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..estimate.estimates import Estimates
+from ..objective import loss
 from ..plan import Plan
 from ..pool import Pool
 from ..search.selection import Selection
@@ -16,6 +17,8 @@ WEAK_EPSILON = 3.0
 WEAK_DELTA = 1e-4
 #: A member chosen in fewer redrawn pools than this owes its place to luck.
 LUCK = 0.5
+#: Relative difference up to which two losses are the same.
+SAME = 1e-6
 
 
 def alerts(
@@ -49,6 +52,8 @@ def alerts(
                     f"{pool.plan.digest[:12]}.",
                 )
             )
+    if estimates is not None:
+        found += _recomputed(estimates, selection)
     if pool is not None and estimates is not None:
         found += _tiny(estimates, pool.plan, selection)
     found += _selection(selection)
@@ -108,6 +113,24 @@ def _audits(audits: list[AuditValue]) -> list[Alert]:
             f"theory allows {audit.auc_theory:.3f}. Do not release with this build.",
         )
         for audit in broken
+    ]
+
+
+def _recomputed(estimates: Estimates, selection: Selection) -> list[Alert]:
+    """The loss computed again from the releases must be the selection's."""
+    if selection.objective != "pfl":
+        return []
+    at = {name: i for i, name in enumerate(estimates.clients)}
+    again = loss(estimates, sorted(at[name] for name in selection.clients), selection.weights)
+    if abs(again - selection.loss) <= SAME * max(1.0, abs(again)):
+        return []
+    return [
+        Alert(
+            level="warning",
+            title="these releases give another loss",
+            text=f"The selection states {selection.loss:.6f}, the releases at hand give {again:.6f}: they are not the "
+            "ones it was made from, or it was made by another version.",
+        )
     ]
 
 

@@ -44,7 +44,7 @@ class Report:
         selection: Selection,
         *,
         runs: Runs | None = None,
-        audits: Iterable[Audit] = (),
+        audits: Iterable[Audit | AuditValue] = (),
         frontier: Frontier | bool = True,
         forecast: Sequence[Measure] = (),
         commands: Sequence[str] = (),
@@ -204,7 +204,7 @@ def _quick(pool: Pool) -> bool:
     return pool.matrix.size <= _FRONTIER_CELLS
 
 
-def _audit_value(audit: Audit) -> AuditValue:
+def _audit_value(audit: Audit | AuditValue) -> AuditValue:
     return AuditValue(**{name: getattr(audit, name) for name in AuditValue.__struct_fields__})
 
 

@@ -23,9 +23,9 @@ from ..estimate.information import standard_error
 from ..files import decode, read_bytes
 from ..objective import terms
 from ..pool import Pool
-from ..privacy.audit import Audit
 from ..search.selection import Selection
 from .build import Report
+from .values import AuditValue
 
 #: How the chosen federation is called in charts and tables.
 CHOSEN = "Chosen federation"
@@ -203,12 +203,15 @@ def split_comparison(table: pl.DataFrame, *, chosen_known: bool = False) -> dict
     return found
 
 
-def _audits(path: Path) -> list[Audit]:
-    class File(msgspec.Struct):
-        audits: list[Audit]
+class _AuditFile(msgspec.Struct):
+    """What a report reads of the file `fedwise audit` writes."""
 
+    audits: list[AuditValue]
+
+
+def _audits(path: Path) -> list[AuditValue]:
     data = read_bytes(path, what="audit file", error=FedwiseError)
-    return decode(data, File, what=f"audit file '{path}'", error=FedwiseError).audits
+    return decode(data, _AuditFile, what=f"audit file '{path}'", error=FedwiseError).audits
 
 
 def _privacy_notes(path: Path, config: Mapping[str, Any], *, trained: bool) -> list[str]:

@@ -25,7 +25,7 @@ Evidence = Literal["none", "quick", "full"]
 
 #: Evaluations spent on sampled orders, and redraws of the noise.
 _SHAPLEY = {"none": 0, "quick": 20_000, "full": 400_000}
-_REDRAWS = {"none": 0, "quick": 20, "full": 200}
+_REDRAWS = {"none": 0, "quick": 10, "full": 200}
 #: Quick evidence redraws only where clients × cells stays below this: about a second in all.
 _QUICK_CELLS = 500_000
 #: Neighbourhoods beyond this are not scanned a second time for the gap.
@@ -112,11 +112,11 @@ def frequency(
     """Share of re-searches with redrawn noise that choose each client, and how many were made.
 
     A parametric bootstrap: the estimates stand for the truth, noise of the plan's scale is added to them,
-    the same estimator and a short search run again.
+    the same estimator and a short search run again: one chain, and a descent from the selection.
     """
     chosen = np.zeros(len(estimates.clients))
     k = len(outcome.members)
-    short = Annealing(chains=2, steps=1500)
+    short = Annealing(chains=1, steps=1000)
     made = 0
     for number in range(redraws):
         if control.stopped():

@@ -3,6 +3,7 @@
     config.json            what was asked: configuration, federation, where the data was
     schema.toml            the public schema: how inputs are built
     selection.json         the selection the federation came from, where there was one
+    plan.json              the plan its clients answered, where there was one
     metrics.parquet        every metric of every round
     checkpoint.safetensors all that is needed to go on after the last finished round
     model.safetensors      the trained model, by the names of torch's state_dict
@@ -40,6 +41,7 @@ _OUTPUTS = (
     "metrics.parquet",
     "privacy.json",
     "selection.json",
+    "plan.json",
 )
 _COLUMNS = {
     "round": pl.Int64,

@@ -17,7 +17,7 @@ from .federation import Prepared
 from .local import ClientState, Engine, Instruction, Settings, Update, local_update, log_losses, predict
 from .model import Model, Vector
 from .private import Privacy, private_update, sampling
-from .samplers import Sampler, make_sampler
+from .samplers import Sampler, find_sampler, make_sampler
 from .strategies import ServerState, Strategy, make_strategy
 
 #: Samplers that look at the exact losses of clients, which DP-SGD does not cover.
@@ -49,7 +49,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         if self.seed < 0:
             raise FedwiseError(f"seed must be at least 0, got {self.seed}")
         make_strategy(self.strategy, **self.strategy_options)
-        make_sampler(self.sampler, ["client"], fraction=self.fraction, **self.sampler_options)
+        find_sampler(self.sampler, self.sampler_options)
+        if not 0 < self.fraction <= 1:
+            raise FedwiseError(f"fraction must be above 0 and at most 1, got {self.fraction}")
         if self.privacy is not None:
             if self.sampler in _LOSS_SAMPLERS:
                 raise FedwiseError(

@@ -1,9 +1,10 @@
 // Questions to the server. One of a kind is on its way at any time; the newest waits, older ones are dropped.
 
-let count = Date.now();
+const page = crypto.randomUUID();
+let count = 0;
 
 async function send(path, body) {
-  const response = await fetch(`${path}?n=${++count}`, {
+  const response = await fetch(`${path}?page=${page}&n=${++count}`, {
     method: "POST",
     headers: { "content-type": "application/json" },
     body,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...errors import FedwiseError, nearest
@@ -32,8 +32,24 @@ __all__ = [
     "Threshold",
     "UcbCs",
     "Uniform",
+    "find_sampler",
     "make_sampler",
 ]
+
+
+def find_sampler(name: str, options: Iterable[str] = ()) -> type[Sampler]:
+    """The sampler called `name`, if it takes `options`; the error names the nearest valid word."""
+    if name not in SAMPLERS:
+        raise FedwiseError(
+            f"sampler must be one of {', '.join(SAMPLERS)}, got '{name}'{nearest(name, SAMPLERS)}"
+        )
+    kind = SAMPLERS[name]
+    shared = {"self", "clients", "sizes", "fraction"}
+    known = [key for key in inspect.signature(kind.__init__).parameters if key not in shared]
+    for option in options:
+        if option not in known:
+            raise FedwiseError(f"sampler {name} has no option '{option}'{nearest(option, known)}")
+    return kind
 
 
 def make_sampler(
@@ -44,14 +60,5 @@ def make_sampler(
     fraction: float = 0.5,
     **options: Any,
 ) -> Sampler:
-    """The sampler called `name` for a federation; the error names the nearest valid one."""
-    if name not in SAMPLERS:
-        raise FedwiseError(
-            f"sampler must be one of {', '.join(SAMPLERS)}, got '{name}'{nearest(name, SAMPLERS)}"
-        )
-    kind = SAMPLERS[name]
-    known = [key for key in inspect.signature(kind.__init__).parameters if key not in ("self", "clients")]
-    for option in options:
-        if option not in known:
-            raise FedwiseError(f"sampler {name} has no option '{option}'{nearest(option, known)}")
-    return kind(clients, sizes=sizes, fraction=fraction, **options)
+    """The sampler called `name` for a federation."""
+    return find_sampler(name, options)(clients, sizes=sizes, fraction=fraction, **options)
