@@ -55,6 +55,8 @@ class Scale:
     states: int | None = None
     mean_rows: int | None = None
     test_rows: int = census.TEST_ROWS
+    #: Compile the search before it is timed.
+    warm: bool = True
 
 
 FULL = Scale()
@@ -65,7 +67,7 @@ QUICK = Scale(
 )  # fmt: skip
 TINY = Scale(
     rounds=2, every=1, sizes=(3,), seeds=1, random={3: 2}, matched={3: 2}, others=1, draws=1, trained_draws=1,
-    epsilons=(1.0, float("inf")), calibrated=8, calibrated_sizes=(2, 3), states=6, mean_rows=150, test_rows=600,
+    epsilons=(1.0, float("inf")), calibrated=8, calibrated_sizes=(2, 3), states=6, mean_rows=150, test_rows=600, warm=False,
 )  # fmt: skip
 
 
@@ -80,7 +82,8 @@ class Evaluation:
         self.store = Store(cache / "answers")
         self.first = scale.sizes[0]
         print(f"[{bundle.source.name}] selecting", flush=True)
-        feds.warm_up(bundle.sex)
+        if scale.warm:
+            feds.warm_up(bundle.sex)
         self.chosen = feds.selections(bundle, sizes=scale.sizes, store=self.store, reference=reference)
         self.swept = feds.sweep(
             bundle, k=self.first, draws=scale.draws, epsilons=scale.epsilons, store=self.store

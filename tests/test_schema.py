@@ -65,32 +65,51 @@ NUMBERS = (
     *(pl.Float32, pl.Float64, pl.Decimal(10, 2)),
 )
 HANDLING = st.sampled_from(["stop", "other"])
-WHOLE = st.one_of(st.none(), st.integers(-12, 12), st.sampled_from([2**31, -(2**62), 2**53, 2**53 + 1]))
-DECIMAL = st.one_of(
-    WHOLE,
-    st.just(math.nan),
-    st.just(math.inf),
-    st.just(-math.inf),
-    st.floats(-12, 12),
-    st.sampled_from([-0.0, 2.0]),
-)
-DOMAINS = st.one_of(
-    st.lists(st.one_of(st.integers(-10, 10), st.just(2**53)), min_size=1, max_size=6, unique=True).map(
-        lambda levels: f"levels = {levels}"
+HUGE = (2**31, -(2**62), 2**53, 2**53 + 1)
+LEVELS = st.lists(st.one_of(st.integers(-10, 10), st.just(2**53)), min_size=1, max_size=6, unique=True)
+EDGES = st.lists(
+    st.one_of(
+        st.integers(-10, 10).map(float),
+        st.floats(-10, 10, allow_subnormal=False),
+        st.sampled_from([4e5, 1e9, 2.0**53, 1e300]),
     ),
-    st.lists(
-        st.one_of(st.integers(-10, 10).map(float), st.floats(-10, 10), st.just(1e9), st.just(1e300)),
-        min_size=2,
-        max_size=6,
-        unique=True,
-    ).map(lambda edges: f"bins = {sorted(edges)}"),
-)
+    min_size=2,
+    max_size=6,
+    unique=True,
+).map(sorted)
 
 
-@settings(max_examples=200)
-@given(domain=DOMAINS, missing=HANDLING, unknown=HANDLING, values=st.lists(WHOLE, max_size=12))
-def test_whole_numbers(domain: str, missing: str, unknown: str, values: list[int | None]) -> None:
-    schema = one_column(f'{domain}\nmissing = "{missing}"\nunknown = "{unknown}"')
+@st.composite
+def domains(draw: st.DrawFn) -> tuple[fw.Schema, list[float]]:
+    """A schema of one numeric column, and the numbers at which its codes change."""
+    kind, numbers = draw(st.one_of(LEVELS.map(lambda n: ("levels", n)), EDGES.map(lambda n: ("bins", n))))
+    body = f'{kind} = {numbers}\nmissing = "{draw(HANDLING)}"\nunknown = "{draw(HANDLING)}"'
+    return one_column(body), list(numbers)
+
+
+def near(numbers: list[float], *, whole: bool) -> st.SearchStrategy[float | None]:
+    """Values on, just beside and far from the borders of a domain; missing ones; sometimes only known ones."""
+    if whole:
+        borders = [int(f(n)) for n in numbers if abs(n) < 2**60 for f in (math.floor, math.ceil)]
+        beside = [b + step for b in borders for step in (-1, 0, 1)]
+        return st.one_of(
+            st.none(), st.sampled_from(beside or [0]), st.integers(-12, 12), st.sampled_from(HUGE)
+        )
+    sides = [side for n in numbers for side in (n, math.nextafter(n, -math.inf), math.nextafter(n, math.inf))]
+    odd = [math.nan, math.inf, -math.inf, -0.0]
+    return st.one_of(
+        st.none(),
+        st.sampled_from([*sides, *odd]).map(float),
+        st.floats(-12, 12),
+        st.integers(-12, 12).map(float),
+    )
+
+
+@settings(max_examples=300)
+@given(domain=domains(), data=st.data())
+def test_whole_numbers(domain: tuple[fw.Schema, list[float]], data: st.DataObject) -> None:
+    schema, numbers = domain
+    values = data.draw(st.lists(near(numbers, whole=True), max_size=6))
     check(
         schema,
         values,
@@ -98,13 +117,27 @@ def test_whole_numbers(domain: str, missing: str, unknown: str, values: list[int
     )
 
 
-@settings(max_examples=200)
-@given(domain=DOMAINS, missing=HANDLING, unknown=HANDLING, values=st.lists(DECIMAL, max_size=12))
-def test_decimal_numbers(domain: str, missing: str, unknown: str, values: list[float | None]) -> None:
-    schema = one_column(f'{domain}\nmissing = "{missing}"\nunknown = "{unknown}"')
-    floats = [None if value is None else float(value) for value in values]
-    frame = pl.DataFrame({"A": pl.Series(floats, dtype=pl.Float64), "T": pl.Series([0] * len(values))})
-    check(schema, floats, frame)
+@settings(max_examples=300)
+@given(domain=domains(), data=st.data())
+def test_decimal_numbers(domain: tuple[fw.Schema, list[float]], data: st.DataObject) -> None:
+    schema, numbers = domain
+    values = data.draw(st.lists(near(numbers, whole=False), max_size=6))
+    check(
+        schema,
+        values,
+        pl.DataFrame({"A": pl.Series(values, dtype=pl.Float64), "T": pl.Series([0] * len(values))}),
+    )
+
+
+@pytest.mark.parametrize("last", [4, 4.5, 2_000_000])
+def test_bins_are_half_open(last: float) -> None:
+    # The first edge belongs to a bin, the last one to none; also past the size of a look-up table.
+    schema = one_column(f'bins = [0, 2, {last}]\nunknown = "other"')
+    end = math.ceil(last)
+    values = [-1, 0, 1, 2, end - 1, end, end + 1]
+    for dtype in (pl.Int64, pl.Float64):
+        codes = schema.encode(pl.DataFrame({"A": pl.Series(values, dtype=dtype), "T": [0] * 7}))[0]
+        assert codes.tolist() == [2, 0, 0, 1, 1, 2, 2]
 
 
 @given(

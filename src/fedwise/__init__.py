@@ -14,6 +14,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from .errors import FedwiseError as FedwiseError
+    from .forecast import Forecast as Forecast
+    from .forecast import Forecaster as Forecaster
     from .objective import Terms as Terms
     from .objective import Weights as Weights
     from .plan import Plan as Plan
@@ -29,15 +31,17 @@ if TYPE_CHECKING:
     from .search import Exact as Exact
     from .search import Greedy as Greedy
     from .search import Selection as Selection
-    from .search import frontier as frontier
-    from .search import pareto as pareto
-    from .search import select as select
+    from .search.frontier import frontier as frontier
+    from .search.frontier import pareto as pareto
+    from .search.select import select as select
 
 _HOME = {
     "Annealing": "search",
     "Column": "schema",
     "Exact": "search",
     "FedwiseError": "errors",
+    "Forecast": "forecast",
+    "Forecaster": "forecast",
     "Greedy": "search",
     "Ledger": "privacy.ledger",
     "Plan": "plan",
@@ -48,11 +52,11 @@ _HOME = {
     "Selection": "search",
     "Terms": "objective",
     "Weights": "objective",
-    "frontier": "search",
-    "pareto": "search",
+    "frontier": "search.frontier",
+    "pareto": "search.frontier",
     "plan": "plan",
     "release": "release",
-    "select": "search",
+    "select": "search.select",
 }
 
 __all__ = sorted(_HOME)

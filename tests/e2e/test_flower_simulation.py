@@ -12,6 +12,7 @@ from fedwise.data import synthetic
 from fedwise.flower.new import write_app
 from fedwise.pool import Pool
 from fedwise.search.select import select
+from flower import quiet  # noqa: F401  # Flower, imported quietly and first
 from flower.generated import model_of, run_in_process
 from flower.processes import Process, Run, environment, free_ports, listening, wait_for
 

@@ -7,9 +7,9 @@ import time
 
 import numpy as np
 import pytest
-from noisy_pools import truth
 from scipy import stats
 
+from estimate.noisy_pools import truth
 from fedwise.errors import PoolError
 from fedwise.estimate.consistency import consistent, join, screen, split, variances
 from fedwise.tables import Layout

@@ -14,7 +14,6 @@ import numpy as np
 from flwr.app import Context, RecordDict
 
 from fedwise.flower import InProcessGrid
-from flower import quiet  # noqa: F401  # before anything imports Flower
 from flower.kit import SpyGrid
 
 

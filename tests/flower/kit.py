@@ -15,7 +15,6 @@ from conftest import SMALL, make_people
 from fedwise.flower import InProcessGrid, release_app
 from fedwise.flower.grid import GridView
 from fedwise.pool import Pool
-from flower import quiet  # noqa: F401  # before anything imports Flower
 
 NAMES = ("ash", "birch", "cedar", "date", "elm")
 

@@ -2,8 +2,11 @@
 
 import dataclasses
 import errno
+import importlib.util
 import math
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -11,7 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fedwise.errors import DataError, FedwiseError
+from fedwise.errors import DataError, FedwiseError, MissingExtra
 from fedwise.schema import Schema
 from fedwise.train.compare import compare, jobs, summarise
 from fedwise.train.federation import Prepared, find_frames, prepare
@@ -252,6 +255,22 @@ def test_bad_federations_are_refused(
 def test_bad_configurations_are_refused(fields: dict, message: str) -> None:
     with pytest.raises(FedwiseError, match=message):
         Config(**fields)
+
+
+def test_a_missing_extra_is_said_before_any_work(prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "fairlearn" else real(name))
+    with pytest.raises(MissingExtra, match=r"pip install 'fedwise\[train\]'"):
+        simulate(prepared, "AB", QUICK, on_round=lambda now: pytest.fail("training began"))
+
+
+def test_the_fast_engine_and_the_strategies_do_not_import_torch() -> None:
+    code = (
+        "import sys; import fedwise.train.simulate, fedwise.train.strategies, fedwise.train.samplers; "
+        "print([m for m in ('torch', 'opacus', 'fairlearn', 'sklearn', 'flwr') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_evaluating_less_often_changes_nothing_else(prepared: Prepared) -> None:

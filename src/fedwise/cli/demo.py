@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Directory for everything the demo makes.")] = Path(
-        "demo"
-    ),
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Directory for everything the demo makes.")
+    ] = Path("demo"),
     k: Annotated[int, typer.Option("--k", "-k", help="Size of the federation.")] = 5,
     epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="Privacy budget of each release.")] = 1.0,
     scale: Annotated[float, typer.Option("--scale", help="Share of the states' natural sizes.")] = 0.25,
@@ -78,7 +78,8 @@ def _clients(output: Path, scale: float, seed: int) -> tuple[Schema, dict[str, p
         frame.write_parquet(folder / f"{name}.parquet")
     rows = sum(frame.height for frame in clients.values())
     stderr().print(
-        f"1. {len(clients)} synthetic states hold {rows:,} records that must not leave ({folder}/)", markup=False
+        f"1. {len(clients)} synthetic states hold {rows:,} records that must not leave ({folder}/)",
+        markup=False,
     )
     return schema, clients
 
@@ -134,13 +135,20 @@ def _select(output: Path, pool: Pool, k: int, seed: int) -> Selection:
 
         selection = select(pool, k, seed=seed, progress=show)
     selection.save(output / "selection.json", force=True)
-    stderr().print(f"4. the best federation of {k}, from noisy tables alone (selection.json):\n", markup=False)
+    stderr().print(
+        f"4. the best federation of {k}, from noisy tables alone (selection.json):\n", markup=False
+    )
     stderr().print(str(selection), markup=False)
     return selection
 
 
 def _train(
-    output: Path, schema: Schema, clients: dict[str, pl.DataFrame], selection: Selection, rounds: int, seed: int
+    output: Path,
+    schema: Schema,
+    clients: dict[str, pl.DataFrame],
+    selection: Selection,
+    rounds: int,
+    seed: int,
 ) -> dict[str, Any] | None:
     import numpy as np
 
@@ -159,14 +167,18 @@ def _train(
     names = sorted(clients)
     federations = {"chosen": list(selection.clients)}
     for number in (1, 2, 3):
-        federations[f"random {number}"] = sorted(rng.choice(names, len(selection.clients), replace=False).tolist())
+        federations[f"random {number}"] = sorted(
+            rng.choice(names, len(selection.clients), replace=False).tolist()
+        )
     config = Config(rounds=rounds, seed=seed, evaluate_every=1, replicates=100)
     attribute = schema.columns[schema.sensitive[0]].name
     rows, outcome = [], {}
     with progress() as bar:
         task = bar.add_task("5. training", total=rounds * len(federations), best="")
         for label, federation in federations.items():
-            run = simulate(prepared, federation, config, on_round=lambda _: bar.update(task, advance=1, best=label))  # noqa: B023
+            run = simulate(
+                prepared, federation, config, on_round=lambda _: bar.update(task, advance=1, best=label)
+            )  # noqa: B023
             found = {
                 "federation": federation,
                 "balanced_accuracy": run.value("balanced_accuracy"),
@@ -176,11 +188,14 @@ def _train(
             }
             outcome[label] = found
             rows.append(
-                [label, ", ".join(federation), *(f"{found[m]:.4f}" for m in ("balanced_accuracy", "f1", "spd", "eod"))]
+                [
+                    label,
+                    ", ".join(federation),
+                    *(f"{found[m]:.4f}" for m in ("balanced_accuracy", "f1", "spd", "eod")),
+                ]
             )
-    console.print(f"\n5. {rounds} rounds of FedAvg each, tested on the same held-out rows of all 50 states:", markup=False)
     print_table(
-        "",
+        f"5. {rounds} rounds of FedAvg each, tested on the same held-out rows of all {len(clients)} states",
         ["federation", "clients", "balanced accuracy", "F1", "SPD", "EOD"],
         rows,
         right=["balanced accuracy", "F1", "SPD", "EOD"],

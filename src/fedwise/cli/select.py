@@ -11,6 +11,7 @@ from .console import ForceOption, JsonOption, SeedOption, print_json, print_tabl
 
 if TYPE_CHECKING:
     from ..objective import Weights
+    from ..search.problem import Objective
     from ..search.selection import Selection
 
 ReleasesArgument = Annotated[Path, typer.Argument(help="Directory of release files, or one file.")]
@@ -65,6 +66,18 @@ def select(
         float | None,
         typer.Option(help="Smallest federation within this many bits a table of the whole pool."),
     ] = None,
+    maximise: Annotated[
+        str | None,
+        typer.Option(
+            help="Maximise this forecast metric instead: balanced_accuracy, accuracy, f1, spd or eod."
+        ),
+    ] = None,
+    subject_to: Annotated[
+        str, typer.Option(help="Limits for --maximise: spd=0.05,eod=0.1 (gaps at most, others at least).")
+    ] = "",
+    forecast: Annotated[
+        bool, typer.Option("--forecast", help="Also forecast the trained model's metrics (some seconds).")
+    ] = False,
     accept_flagged: FlaggedOption = False,
     evidence: Annotated[str, typer.Option(help="none, quick or full.")] = "quick",
     threads: ThreadsOption = None,
@@ -95,6 +108,7 @@ def select(
             weights=chosen,
             estimator=estimator,
             method=method,
+            objective=forecast_objective(maximise, subject_to),
             include=names(include),
             exclude=names(exclude),
             min_records=min_records,
@@ -104,6 +118,7 @@ def select(
             budget=budget,
             smallest=smallest,
             representative=representative,
+            forecast=forecast or maximise is not None,
             evidence=evidence,  # type: ignore[arg-type]
             seed=seed,
             threads=threads,
@@ -120,6 +135,26 @@ def select(
         typer.echo(",".join(selection.clients))
     if output is not None and not json:
         stderr().print(f"written to {output}", markup=False)
+
+
+def forecast_objective(maximise: str | None, subject_to: str) -> Objective | None:
+    """The forecast as objective, from ``balanced_accuracy`` and ``spd=0.05,eod=0.1``."""
+    from ..errors import FedwiseError
+
+    limits = {}
+    for part in names(subject_to):
+        metric, _, text = part.partition("=")
+        try:
+            limits[metric.strip()] = float(text)
+        except ValueError:
+            raise FedwiseError(f"--subject-to must look like spd=0.05,eod=0.1, got '{part}'") from None
+    if maximise is None:
+        if limits:
+            raise FedwiseError("--subject-to needs --maximise METRIC, such as --maximise balanced_accuracy")
+        return None
+    from ..forecast import Forecast
+
+    return Forecast(maximise, subject_to=limits)
 
 
 def show(selection: Selection) -> None:

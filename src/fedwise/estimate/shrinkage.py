@@ -249,9 +249,11 @@ def positive(totals: Floats, variance: float) -> Floats:
     if s == 0:
         return np.maximum(totals, 1e-9)
     z = totals / s
-    ratio = np.exp(-0.5 * z**2 - 0.5 * np.log(2.0 * np.pi) - special.log_ndtr(z))
-    # Far below zero the sum cancels; its limit is s/|z|.
-    return np.asarray(np.maximum(totals + s * ratio, s / (1.0 + np.abs(np.minimum(z, 0.0)) + 1e3 * (z > 0))))
+    near = np.maximum(z, -25.0)
+    mean = near + np.exp(-0.5 * near**2 - 0.5 * np.log(2.0 * np.pi) - special.log_ndtr(near))
+    # Far below zero the sum cancels; there its expansion is exact.
+    far = np.minimum(z, -25.0)
+    return np.asarray(s * np.where(z > -25.0, mean, (1.0 - 2.0 / far**2) / -far))
 
 
 def _free(a: int, b: int) -> float:

@@ -49,6 +49,8 @@ class Explorer:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             self._socket.bind((HOST, port))
+            # Listening already: a browser that is quicker than the server waits instead of failing.
+            self._socket.listen(128)
         except (OSError, OverflowError) as cause:
             self._socket.close()
             raise FedwiseError(
@@ -64,11 +66,15 @@ class Explorer:
             self.close()
             raise
         app = application(self.session, token=self.token, port=self.port, vega=self._vega)
+        # Plain HTTP by the parts every installation has, and no lines on the terminal for every request.
         config = uvicorn.Config(
             app,
+            http="h11",
+            ws="none",
+            loop="asyncio",
+            lifespan="off",
             log_level="error",
             access_log=False,
-            lifespan="off",
             server_header=False,
             timeout_graceful_shutdown=1,
         )

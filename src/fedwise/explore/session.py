@@ -29,6 +29,7 @@ from ..search.greedy import Greedy
 from ..search.neighbourhood import descend
 from ..search.problem import Problem
 from ..search.selection import Selection
+from ..search.sizes import parse_sizes
 from .question import Question
 from .rows import SharedRows
 
@@ -178,6 +179,7 @@ class Session:
         """Best loss by size under the same weights and constraints. Raises `Stale` when overtaken."""
         problem = self.rows.problem(question.weights)
         count = len(problem.clients)
+        parse_sizes(question.k, count)
         largest = min(count, max(LARGEST, question.k + 3))
         sizes = list(range(1, largest + 1)) if count <= _LARGE else sorted({*_FEW, question.k})
         points: list[Point] = []

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import get_args
 
+import msgspec
 import numpy as np
 
 from ..certificate import Certificate, certify
@@ -24,7 +25,7 @@ from .greedy import Greedy
 from .outcome import Method, Outcome
 from .problem import PFL, Objective, Problem
 from .representative import Representative
-from .selection import Alternative, Selection, SizeResult, Status
+from .selection import Alternative, ForecastValue, Selection, SizeResult, Status
 from .sizes import Sizes, parse_sizes
 
 #: Cell evaluations that fit in about ten seconds on one core: compiled, plain tables, Python objective.
@@ -60,6 +61,7 @@ def select(
     representative: float | None = None,
     alternatives: int = 5,
     evidence: Evidence = "quick",
+    forecast: bool = False,
     seed: int = 0,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -93,6 +95,8 @@ def select(
         How many other federations to report.
     evidence
         ``none``, ``quick`` (under a second or so) or ``full``.
+    forecast
+        Also forecast the metrics of the model the federation would train (some seconds).
     seed
         Seed of every random choice. The answer does not depend on `threads`.
     threads
@@ -148,7 +152,17 @@ def select(
                 found=found, alternatives=alternatives, evidence=evidence, seed=seed, control=control, began=began,
             )  # fmt: skip
 
-        return control.run(work)
+        chosen = control.run(work)
+    if forecast:
+        chosen = msgspec.structs.replace(chosen, forecast=_forecast(estimates, chosen.clients, seed))
+    return chosen
+
+
+def _forecast(estimates: Estimates, clients: tuple[str, ...], seed: int) -> tuple[ForecastValue, ...]:
+    from ..forecast import NAMES, Forecaster
+
+    found = Forecaster(estimates).predict(clients, seed=seed)
+    return tuple(ForecastValue(name, found.metrics.value(name), found.std_errors.get(name)) for name in NAMES)
 
 
 def resolve_method(method: Method | str, problem: Problem, work: float) -> Method:

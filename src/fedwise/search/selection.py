@@ -48,6 +48,14 @@ class Contribution(msgspec.Struct, frozen=True):
     shapley_error: float | None = None
 
 
+class ForecastValue(msgspec.Struct, frozen=True):
+    """A metric of the model this federation would train, forecast from the tables."""
+
+    metric: str
+    value: float
+    std_error: float | None = None
+
+
 class SizeResult(msgspec.Struct, frozen=True):
     """The best federation of one size, where several were searched."""
 
@@ -83,6 +91,8 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         (evaluations, best loss) pairs.
     sizes
         Best of each size, where a range was searched.
+    forecast
+        Metrics the trained model would have, where they were asked for.
     flags
         What a reader must know: ``simulated``, ``not private``, flagged releases.
     """
@@ -105,6 +115,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     redraws: int = 0
     trace: tuple[tuple[int, float], ...] = ()
     sizes: tuple[SizeResult, ...] = ()
+    forecast: tuple[ForecastValue, ...] = ()
     objective: str = "pfl"
     weights: Weights = Weights()
     estimator: str = ""
@@ -139,10 +150,9 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def rows(self) -> list[tuple[str, str]]:
         """Label and text of each line worth showing, in order."""
-        error = "" if self.std_error is None else f" ± {self.std_error:.2g}"
         lines = [
             ("federation", ", ".join(self.clients)),
-            ("loss", f"{self.loss:.6f}{error}"),
+            ("loss", f"{self.loss:.6f}{_plus_minus(self.std_error)}"),
             *(
                 (name.replace("_", " "), f"{value:.6f} bits")
                 for name, value in msgspec.to_builtins(self.terms).items()
@@ -156,6 +166,9 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         if self.frequency:
             chosen = ", ".join(f"{client} {self.frequency.get(client, 0.0):.0%}" for client in self.clients)
             lines.append(("chosen again", f"{chosen}  ({self.redraws} redraws of the noise)"))
+        for found in self.forecast:
+            name = found.metric.replace("_", " ")
+            lines.append(("forecast", f"{name} {found.value:.4f}{_plus_minus(found.std_error)}"))
         lines.append(
             (
                 "search",
@@ -175,3 +188,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             for label, text in self.rows()
         )
         return f"<table>{body}</table>"
+
+
+def _plus_minus(error: float | None) -> str:
+    return "" if error is None else f" ± {error:.2g}"

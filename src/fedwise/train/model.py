@@ -6,6 +6,7 @@ of torch's ``state_dict``, one after the other. Aggregation is then plain arithm
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,6 +32,13 @@ def import_torch() -> Any:
     except ImportError:
         raise MissingExtra("training", "train") from None
     return torch
+
+
+def check_extra(*, private: bool = False) -> None:
+    """Refuse to start what would end in a missing package: all of the extra is looked for first."""
+    needed = ("fairlearn", "safetensors", "sklearn", "torch", *(("opacus",) if private else ()))
+    if any(importlib.util.find_spec(name) is None for name in needed):
+        raise MissingExtra("training", "train")
 
 
 @dataclass(frozen=True)

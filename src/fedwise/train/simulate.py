@@ -15,7 +15,7 @@ from . import metrics
 from .accounting import History, calibrate
 from .federation import Prepared
 from .local import ClientState, Engine, Instruction, Settings, Update, local_update, log_losses, predict
-from .model import Model, Vector
+from .model import Model, Vector, check_extra
 from .private import Privacy, private_update, sampling
 from .samplers import Sampler, find_sampler, make_sampler
 from .strategies import ServerState, Strategy, make_strategy
@@ -131,6 +131,7 @@ def simulate(
     Diverged
         A client's loss is not finite. `on_round` has seen the last good round.
     """
+    check_extra(private=config.privacy is not None)
     members = prepared.check(federation)
     model = model or Model.named(config.model, prepared.encoder.width)
     strategy = make_strategy(config.strategy, **config.strategy_options)

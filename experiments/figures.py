@@ -1,0 +1,290 @@
+"""Figures and the page of results, from the tables that the experiments have written so far.
+
+    python experiments/figures.py          # docs/results/*.svg and docs/results.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import charts
+import page
+from contrasts import SHOWN
+from fedwise.files import write_new
+from store import RESULTS
+from verdicts import Results
+
+GROUPS = (
+    "chosen", "exact tables", "paper mode", "listed", "forecast accuracy", "forecast fair", "everyone", "random",
+    "matched",
+)  # fmt: skip
+
+
+def draw(results: Results, out: Path) -> list[str]:
+    """Draw what there is data for; the names of the files."""
+    made = []
+    for name, make in {
+        "federations.svg": _federations,
+        "sizes.svg": _sizes,
+        "convergence.svg": _convergence,
+        "epsilon.svg": _epsilon,
+        "epsilon_trained.svg": _epsilon_trained,
+        "race.svg": _race,
+        "calibration.svg": _calibration,
+        "noise_bias.svg": _noise_bias,
+        "noise_spread.svg": _noise_spread,
+        "noise_orders.svg": _noise_orders,
+        "audit_auc.svg": _audit_auc,
+        "audit_tpr.svg": _audit_tpr,
+        "audit_roc.svg": _audit_roc,
+    }.items():
+        spec = make(results)
+        if spec is not None:
+            charts.save(spec, out / name)
+            made.append(name)
+    return made
+
+
+def _titled(table: pl.DataFrame, results: Results) -> pl.DataFrame:
+    titles = dict(results.tasks)
+    return table.with_columns(pl.col("task").replace(titles).alias("title"))
+
+
+def _plain(results: Results) -> pl.DataFrame | None:
+    if results.runs is None:
+        return None
+    return _titled(
+        results.runs.filter((pl.col("strategy") == "fedavg") & (pl.col("sampler") == "full")), results
+    )
+
+
+def _melt(table: pl.DataFrame, metrics: dict[str, str]) -> pl.DataFrame:
+    long = table.unpivot(on=list(metrics), index=["title", "group", "k"], variable_name="metric")
+    return long.with_columns(pl.col("metric").replace(metrics))
+
+
+def _federations(results: Results) -> charts.Spec | None:
+    runs = _plain(results)
+    if runs is None:
+        return None
+    here = runs.filter((pl.col("k") == results.first) | (pl.col("group") == "everyone"))
+    return charts.strips(_melt(here, SHOWN), GROUPS, SHOWN)
+
+
+def _sizes(results: Results) -> charts.Spec | None:
+    runs = _plain(results)
+    if runs is None:
+        return None
+    metrics = {"accuracy": "accuracy", "eod": "EOD by sex", "spd": "SPD by sex"}
+    here = runs.filter(pl.col("group").is_in(["chosen", "random", "matched"]))
+    if here["k"].n_unique() < 2:
+        return None
+    long = _melt(here, metrics).with_columns((pl.col("title") + ", k = " + pl.col("k").cast(pl.String)))
+    return charts.strips(long, ("chosen", "random", "matched"), metrics)
+
+
+def _convergence(results: Results) -> charts.Spec | None:
+    if results.curves is None:
+        return None
+    here = _titled(
+        results.curves.filter(
+            (pl.col("strategy") == "fedavg") & (pl.col("sampler") == "full")
+            & ((pl.col("k") == results.first) | (pl.col("group") == "everyone"))
+            & pl.col("group").is_in(["chosen", "random", "matched", "everyone"])
+        ),
+        results,
+    )  # fmt: skip
+    if here.is_empty():
+        return None
+    shown = here.filter(pl.col("round") > 0).group_by(["title", "group", "round"], maintain_order=True).agg(
+        pl.col("accuracy").mean(),
+        pl.when(pl.col("group").first() == "random").then(pl.col("accuracy").quantile(0.1)).alias("low"),
+        pl.when(pl.col("group").first() == "random").then(pl.col("accuracy").quantile(0.9)).alias("high"),
+    )  # fmt: skip
+    return charts.curves(shown, ("chosen", "random", "matched", "everyone"), y="accuracy", title="accuracy")
+
+
+def _with_epsilon(table: pl.DataFrame) -> pl.DataFrame:
+    """ε as a text for the axis, so that ∞ has a place."""
+    value = pl.col("epsilon").cast(pl.Float64)
+    order = pl.when(value.is_infinite()).then(10.0).otherwise(value)
+    return table.with_columns(order.alias("shown"))
+
+
+def _epsilon(results: Results) -> charts.Spec | None:
+    table = results.tables.get("sweep")
+    if table is None:
+        return None
+    shown = _with_epsilon(_titled(table, results)).group_by(["title", "mode", "shown"], maintain_order=True).agg(
+        pl.col("true_loss").mean(), pl.col("true_loss").min().alias("low"), pl.col("true_loss").max().alias("high")
+    )  # fmt: skip
+    random = _titled(results.tables["random_losses"].filter(pl.col("k") == results.first), results)
+    level = random.group_by("title", maintain_order=True).agg(
+        pl.col("true_loss").mean(), pl.col("true_loss").quantile(0.1).alias("low"),
+        pl.col("true_loss").quantile(0.9).alias("high"),
+    )  # fmt: skip
+    at = pl.DataFrame({"shown": sorted(set(shown["shown"]))})
+    random_lines = level.join(at, how="cross").with_columns(pl.lit("random").alias("mode"))
+    both = pl.concat([shown, random_lines.select(shown.columns)])
+    return charts.lines(
+        both, x="shown", y="true_loss", colour="mode", facet="title", band=True, log_x=True,
+        titles=("ε (the last point is no noise)", "true loss of the selection"),
+    )  # fmt: skip
+
+
+def _epsilon_trained(results: Results) -> charts.Spec | None:
+    runs = _plain(results)
+    if runs is None:
+        return None
+    here = runs.filter(pl.col("group") == "sweep")
+    if here.is_empty():
+        return None
+    words = here.with_columns(
+        pl.col("label").str.extract(r"epsilon (\S+)").alias("epsilon"),
+        pl.col("label").str.extract(r"^(.*?) epsilon").alias("mode"),
+    )
+    shown = _with_epsilon(words).group_by(["title", "mode", "shown"], maintain_order=True).agg(
+        pl.col("accuracy").mean(), pl.col("eod").mean()
+    )  # fmt: skip
+    long = shown.unpivot(on=["accuracy", "eod"], index=["title", "mode", "shown"], variable_name="metric")
+    long = long.with_columns((pl.col("title") + ": " + pl.col("metric")).alias("panel"))
+    spec = charts.lines(
+        long, x="shown", y="value", colour="mode", facet="panel", log_x=True, titles=("ε (the last point is no noise)", "")
+    )
+    return {**spec, "resolve": {"scale": {"y": "independent"}}}
+
+
+def _race(results: Results) -> charts.Spec | None:
+    runs = _plain(results)
+    if runs is None:
+        return None
+    metrics = {"accuracy": "accuracy", "eod_race": "EOD by race", "spd_race": "SPD by race"}
+    here = runs.filter((pl.col("k") == results.first) & pl.col("group").is_in(["race", "chosen", "random"]))
+    return charts.strips(_melt(here, metrics), ("race", "chosen", "random"), metrics)
+
+
+def _calibration(results: Results) -> charts.Spec | None:
+    table = results.tables.get("calibration")
+    if table is None:
+        return None
+    loss = (
+        2.0 * pl.col("direct_bias") + 0.8889 * pl.col("proxy_bias") + 0.1111 * pl.col("redundancy")
+        - 1.3333 * pl.col("signal")
+    )  # fmt: skip
+    long = _titled(table, results).with_columns(loss.alias("loss")).unpivot(
+        on=["accuracy", "f1", "eod", "mad"], index=["title", "loss", "k"], variable_name="metric"
+    )  # fmt: skip
+    long = long.with_columns((pl.col("title") + ": " + pl.col("metric")).alias("panel"))
+    return charts.scatter(
+        long, x="loss", y="value", titles=("loss (paper's weights)", ""), facet="panel", independent=True
+    )
+
+
+def _noise_bias(results: Results) -> charts.Spec | None:
+    table = results.tables.get("noise_information")
+    if table is None:
+        return None
+    return charts.lines(
+        table, x="snr", y="bias", colour="pair", log_x=True, band=True, width=460,
+        titles=("mean count over noise", "error of I in bits: mean, 5% to 95%"),
+    )  # fmt: skip
+
+
+def _noise_spread(results: Results) -> charts.Spec | None:
+    table = results.tables.get("noise_information")
+    if table is None:
+        return None
+    names = {"delta_corrected": "(PMI − I)/n", "delta_printed": "−(PMI + I)/n, as printed"}
+    long = table.with_columns((pl.col(name) / pl.col("spread")).alias(name) for name in names).unpivot(
+        on=list(names), index=["pair", "snr"], variable_name="gradient", value_name="ratio"
+    )
+    long = long.with_columns(pl.col("gradient").replace(names))
+    return charts.lines(
+        long, x="snr", y="ratio", colour="gradient", facet="pair", log_x=True, domain=[0.5, 2.0],
+        titles=("mean count over noise", "predicted over observed spread"),
+    )  # fmt: skip
+
+
+def _noise_orders(results: Results) -> charts.Spec | None:
+    table = results.tables.get("noise_orders")
+    if table is None:
+        return None
+    long = table.unpivot(
+        on=["misordered", "misordered_unbiased"], index=["bound", "epsilon"], variable_name="kind", value_name="observed"
+    ).with_columns(
+        pl.col("kind").replace({"misordered": "as estimated", "misordered_unbiased": "bias taken out"}),
+        ("ε = " + pl.col("epsilon").cast(pl.String)).alias("panel"),
+    )
+    return charts.scatter(
+        long, x="bound", y="observed", colour="kind", facet="panel", diagonal=True, titles=("bound", "misordered, observed")
+    )
+
+
+def _audited(results: Results) -> pl.DataFrame | None:
+    table = results.tables.get("audit")
+    if table is None:
+        return None
+    mean = table.group_by(["mode", "attack", "epsilon", "task"], maintain_order=True).agg(
+        pl.col("auc", "auc_theory", "tpr_at_1_percent", "tpr_theory").mean()
+    )
+    return mean.with_columns((pl.col("mode") + ", " + pl.col("attack")).alias("attacked"))
+
+
+def _audit_chart(results: Results, measured: str, theory: str, title: str) -> charts.Spec | None:
+    table = _audited(results)
+    if table is None:
+        return None
+    long = table.unpivot(on=[measured, theory], index=["task", "attacked", "epsilon"], variable_name="source")
+    long = long.with_columns(pl.col("source").replace({measured: "measured", theory: "theory"}))
+    return charts.lines(
+        long, x="epsilon", y="value", colour="attacked", dash="source", facet="task", log_x=True, titles=("ε", title)
+    )
+
+
+def _audit_auc(results: Results) -> charts.Spec | None:
+    return _audit_chart(results, "auc", "auc_theory", "AUC of the attack")
+
+
+def _audit_tpr(results: Results) -> charts.Spec | None:
+    return _audit_chart(results, "tpr_at_1_percent", "tpr_theory", "TPR at 1% FPR")
+
+
+def _audit_roc(results: Results) -> charts.Spec | None:
+    table = results.tables.get("audit_roc")
+    if table is None:
+        return None
+    here = table.filter((pl.col("task") == table["task"][0]) & (pl.col("tpr") > 0) & (pl.col("fpr") > 0))
+    long = here.unpivot(on=["tpr", "theory"], index=["mode", "attack", "epsilon", "fpr"], variable_name="source")
+    long = long.with_columns(
+        pl.col("source").replace({"tpr": "measured"}),
+        (pl.col("mode") + ", " + pl.col("attack")).alias("panel"),
+        ("ε = " + pl.col("epsilon").cast(pl.String)).alias("budget"),
+    ).filter(pl.col("value") > 0)
+    return charts.lines(
+        long, x="fpr", y="value", colour="budget", dash="source", facet="panel", log_x=True, log_y=True, points=False,
+        titles=("false positive rate", "true positive rate"),
+    )  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=RESULTS, help="directory of the tables")
+    parser.add_argument("--page", type=Path, default=None, help="default: results.md beside the directory")
+    options = parser.parse_args(arguments)
+    results = Results.load(options.results)
+    made = draw(results, options.results)
+    target = options.page or options.results.parent / "results.md"
+    write_new(target, page.render(results, made, options.results.name).encode(), force=True)
+    print(f"{len(made)} figures, {target}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,234 @@
+"""The explorer in a real browser: everything a person does with it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from typing import Any
+
+import pytest
+
+from browser.browser_kit import answered, federation, loss, slide
+from fedwise.explore import Explorer
+from fedwise.search.selection import Selection
+
+pytestmark = pytest.mark.browser
+
+
+def test_opens_with_a_federation(tab: Any, explorer: Explorer) -> None:
+    page = tab.open(explorer.url)
+    assert "50 clients · ε = 1, δ = 1e-5, simulated" in page.inner_text("#about")
+    assert len(federation(page)) == 5
+    assert page.locator("#map button").count() == 50
+    assert page.locator("#map button[data-chosen=true]").count() == 5
+    assert page.locator("#clients tbody tr").count() == 50
+    page.wait_for_selector("#frontier svg")
+    page.wait_for_selector("#terms svg")
+
+
+def test_a_slider_changes_loss_federation_map_and_pictures(tab: Any, explorer: Explorer) -> None:
+    page = tab.open(explorer.url)
+    page.wait_for_selector("#frontier:not(.waiting) svg")
+    before = loss(page), federation(page), page.get_attribute("#terms", "aria-label")
+    frontier = page.get_attribute("#frontier", "aria-label")
+    slide(page, "lam", 0.1)
+    slide(page, "alpha", 4)
+    assert loss(page) != before[0]
+    assert federation(page) != before[1]
+    page.wait_for_function("(old) => document.getElementById('terms').ariaLabel !== old", arg=before[2])
+    page.wait_for_function("(old) => document.getElementById('frontier').ariaLabel !== old", arg=frontier)
+    shown = {
+        page.locator(f"#map button[aria-label^='{name}:']").get_attribute("data-chosen")
+        for name in federation(page)
+    }
+    assert shown == {"true"}
+
+
+def test_a_click_forces_in_keeps_out_and_lets_go(tab: Any, explorer: Explorer) -> None:
+    page = tab.open(explorer.url)
+    free, best = federation(page), loss(page)
+    outsider = next(name for name in ("TX", "FL", "AL", "OK") if name not in free)
+    tile = page.locator(f"#map button[aria-label^='{outsider}:']")
+    for standing, there in (("forced in", True), ("kept out", False), ("not chosen", False)):
+        n = answered(page)
+        tile.click()
+        page.wait_for_function(
+            "(n) => Number(document.getElementById('federation').dataset.answered) > n", arg=n
+        )
+        assert standing in (tile.get_attribute("aria-label") or "")
+        assert (outsider in federation(page)) is there
+        if there:
+            assert loss(page) > best
+    assert federation(page) == free
+    assert loss(page) == best
+
+
+def test_the_table_does_the_same(tab: Any, explorer: Explorer) -> None:
+    page = tab.open(explorer.url)
+    page.fill("#filter", "Tx")
+    assert page.locator("#clients tbody tr").count() == 1
+    n = answered(page)
+    page.click("#clients tbody button.client")
+    page.wait_for_function("(n) => Number(document.getElementById('federation').dataset.answered) > n", arg=n)
+    assert "TX" in federation(page)
+    assert "TX" in page.inner_text("#forced")
+    page.click("#forced button[aria-label='Let TX go']")
+    page.wait_for_selector("#forced:empty", state="attached")
+
+
+def test_two_selections_side_by_side(tab: Any, explorer: Explorer) -> None:
+    page = tab.open(explorer.url)
+    pinned = federation(page), loss(page)
+    page.click("#pin")
+    page.wait_for_selector("#other:not([hidden])")
+    slide(page, "k", 8)
+    assert len(federation(page)) == 8
+    assert federation(page, "#other") == pinned[0]
+    assert loss(page, "#other") == pinned[1]
+    shown = page.inner_text("#other .delta").strip().replace("−", "-")
+    assert float(shown) == pytest.approx(pinned[1] - loss(page), abs=1.1e-4)
+    page.wait_for_function("() => document.getElementById('terms').ariaLabel.includes('Pinned')")
+    page.click("#close")
+    page.wait_for_selector("#other", state="hidden")
+
+
+def test_what_if_without_one_client(tab: Any, explorer: Explorer) -> None:
+    page = tab.open(explorer.url)
+    first = federation(page)[0]
+    page.click(f"button[aria-label='What if without {first}?']")
+    page.wait_for_selector("#other:not([hidden])")
+    assert first not in federation(page, "#other")
+    assert loss(page, "#other") > loss(page)
+    assert first in federation(page)
+    page.click("text=Keep it out")
+    page.wait_for_function(
+        "(name) => ![...document.querySelectorAll('#now .chip span')].some((e) => e.textContent === name)",
+        arg=first,
+    )
+
+
+def test_reload_keeps_everything(tab: Any, explorer: Explorer) -> None:
+    page = tab.open(explorer.url)
+    page.click("#pin")
+    page.wait_for_selector("#other:not([hidden])")
+    slide(page, "k", 6)
+    slide(page, "beta", 1.5)
+    n = answered(page)
+    page.locator("#map button[aria-label^='TX:']").click()
+    page.wait_for_function("(n) => Number(document.getElementById('federation').dataset.answered) > n", arg=n)
+    seen = federation(page), loss(page), federation(page, "#other"), loss(page, "#other")
+    page.reload()
+    page.wait_for_selector("#federation[data-answered]")
+    page.wait_for_selector("#other:not([hidden])")
+    assert (federation(page), loss(page), federation(page, "#other"), loss(page, "#other")) == seen
+    assert page.input_value("#k-number") == "6"
+    assert float(page.input_value("#beta")) == 1.5
+
+
+def test_evidence_arrives_when_the_slider_rests(tab: Any, explorer: Explorer) -> None:
+    page = tab.open(explorer.url)
+    page.wait_for_selector("#federation[data-settled]", timeout=60_000)
+    assert "No single swap improves it" in page.inner_text("#now .note")
+    assert re.fullmatch(r"\d+%", page.inner_text("#now .chip small >> nth=0"))
+
+
+def test_downloads_are_what_is_on_the_screen(tab: Any, explorer: Explorer, tmp_path: Any) -> None:
+    page = tab.open(explorer.url)
+    slide(page, "k", 3)
+    page.wait_for_selector("#federation[data-settled]", timeout=60_000)
+    with page.expect_download(timeout=60_000) as got:
+        page.click("#get-selection")
+    assert got.value.suggested_filename == "selection.json"
+    got.value.save_as(tmp_path / "selection.json")
+    selection = Selection.load(tmp_path / "selection.json")
+    assert list(selection.clients) == federation(page)
+    assert selection.loss == pytest.approx(loss(page), abs=1e-9)
+    with page.expect_download(timeout=60_000) as got:
+        page.click("#get-report")
+    got.value.save_as(tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert f'value="{selection.loss!r}"' in text
+    line = shlex.split(page.inner_text("#command"))
+    assert line[:5] == ["fedwise", "select", "releases/", "-k", "3"]
+    assert page.inner_text("#command") in text
+
+
+def test_impossible_wishes_are_explained(tab: Any, explorer: Explorer) -> None:
+    page = tab.open(explorer.url)
+    page.fill("#min-records", "999999999")
+    page.wait_for_selector("#problem:not([hidden])")
+    assert "min_records" in page.inner_text("#problem")
+    page.fill("#min-records", "")
+    page.wait_for_selector("#problem", state="hidden")
+    tab.complaints[:] = [text for text in tab.complaints if "400" not in text]
+
+
+def test_everything_works_from_the_keyboard(tab: Any, explorer: Explorer) -> None:
+    page = tab.open(explorer.url)
+    before, k = loss(page), int(page.input_value("#k"))
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.focus("#k")
+    n = answered(page)
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("(n) => Number(document.getElementById('federation').dataset.answered) > n", arg=n)
+    assert len(federation(page)) == k + 1
+    assert loss(page) != before
+    page.focus("#map button[aria-label^='TX:']")
+    n = answered(page)
+    page.keyboard.press("Enter")
+    page.wait_for_function("(n) => Number(document.getElementById('federation').dataset.answered) > n", arg=n)
+    assert "TX" in federation(page)
+    # Focus stays on the tile, so that the next press goes on from there.
+    assert page.evaluate("document.activeElement.ariaLabel").startswith("TX:")
+
+
+def test_every_control_has_a_name(tab: Any, explorer: Explorer) -> None:
+    page = tab.open(explorer.url)
+    nameless = page.evaluate(
+        """() => [...document.querySelectorAll("button, input, a[href]")].filter((e) => {
+          const label = e.ariaLabel || e.textContent.trim() || (e.labels && [...e.labels].map((l) => l.textContent).join(""));
+          return !label;
+        }).map((e) => e.outerHTML)"""
+    )
+    assert nameless == []
+    ids = page.evaluate("[...document.querySelectorAll('[id]')].map((e) => e.id)")
+    assert len(set(ids)) == len(ids)
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
+def test_fits_the_screen(tab: Any, explorer: Explorer, width: int, height: int) -> None:
+    tab.page.set_viewport_size({"width": width, "height": height})
+    page = tab.open(explorer.url)
+    page.wait_for_selector("#frontier svg")
+    page.click("#pin")
+    page.wait_for_selector("#other:not([hidden])")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    small = page.evaluate(
+        """() => [...document.querySelectorAll(".controls button, .actions button, .actions a, input[type=range]")]
+          .filter((e) => e.offsetParent && e.getBoundingClientRect().height < 24).map((e) => e.outerHTML)"""
+    )
+    assert small == []
+
+
+def test_pictures_follow_a_dark_page(tab: Any, explorer: Explorer) -> None:
+    page = tab.open(explorer.url)
+    page.wait_for_selector("#terms svg")
+    fills = "() => new Set([...document.querySelectorAll('#terms svg path')].map((e) => e.getAttribute('fill'))).has(%r)"
+    assert page.evaluate(fills % "#0073b3")
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function(fills % "#59b3e9")
+
+
+def test_hash_nonsense_is_harmless(tab: Any, explorer: Explorer) -> None:
+    wild = "#k=1e9&alpha=-3&beta=x&in=%E0%A4%A&out=<img src=x onerror=alert(1)>|pin:k=|without:nobody"
+    page = tab.open(explorer.url + wild)
+    assert len(federation(page)) == 5
+    assert page.locator("#federation img").count() == 0
+
+
+def test_state_reads_as_json(tab: Any, explorer: Explorer) -> None:
+    page = tab.open(explorer.url)
+    question = page.evaluate("new URL(document.getElementById('get-selection').href).searchParams.get('q')")
+    assert json.loads(question)["k"] == 5

@@ -1,0 +1,67 @@
+"""The whole evaluation, as small as it gets: runs, resumes without training anything again, draws its page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import figures
+import paper
+import polars as pl
+import pytest
+from verdicts import NO, OPEN, PART, YES, Results, by_words, verdicts
+
+import fedwise.train.cached as cached
+
+pytest.importorskip("safetensors", reason="needs the train extra")
+pytest.importorskip("vl_convert", reason="needs the explore extra")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("paper")
+    paper.evaluate(["synthetic"], paper.TINY, jobs=1, cache=root / "cache", out=root / "results", quick=True)
+    return root
+
+
+def test_every_arm_is_trained(folder: Path) -> None:
+    runs = pl.read_csv(folder / "results" / "runs.csv")
+    assert {"chosen", "paper mode", "exact tables", "race", "random", "matched", "everyone", "sweep"} <= set(runs["group"])
+    assert {"fedavg", "fedprox", "scaffold", "scaffold-adam"} == set(runs["strategy"])
+    assert {"full", "ucb_cs", "fed_sampling", "threshold", "cluster_fl"} == set(runs["sampler"])
+    assert runs["accuracy"].is_between(0, 1).all()
+    assert not runs["eod_race"].is_nan().all()
+    # SCAFFOLD with SGD and with Adam are different trainings.
+    of = runs.filter(group="chosen").to_dicts()
+    losses = {line["strategy"]: line["log_loss"] for line in of if line["sampler"] == "full"}
+    assert losses["scaffold"] != losses["scaffold-adam"]
+
+
+def test_second_run_trains_nothing_and_writes_the_same(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(cached, "simulate", never)
+    paper.evaluate(["synthetic"], paper.TINY, jobs=1, cache=folder / "cache", out=folder / "again", quick=True)
+    for name in ("runs.csv", "federations.csv", "sweep.csv", "calibration.csv", "random_losses.csv"):
+        assert (folder / "again" / name).read_bytes() == (folder / "results" / name).read_bytes()
+
+
+def test_page_shows_every_claim_and_figure(folder: Path) -> None:
+    figures.main(["--results", str(folder / "results")])
+    text = (folder / "results.md").read_text(encoding="utf-8")
+    for link in re.findall(r"\]\(([^)]+)\)", text):
+        assert (folder / link).is_file()
+    found = verdicts(Results.load(folder / "results"))
+    assert {v.word for v in found} <= {YES, PART, NO, OPEN}
+    assert all(v.claim in text for v in found)
+    assert "quick variant" in text
+    assert "## Not run yet" in text
+    assert "nan" not in text.replace("[+nan, +nan]", "").lower()
+
+
+def test_words_over_tasks() -> None:
+    assert by_words([]) == OPEN
+    assert by_words(["better", "better"]) == YES
+    assert by_words(["better", "worse"]) == PART
+    assert by_words(["no clear difference"]) == NO

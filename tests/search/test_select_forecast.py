@@ -1,0 +1,59 @@
+"""The forecast beside the loss, and as the objective, through `select` and its command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from conftest import make_people
+
+import fedwise as fw
+from fedwise.cli.select import forecast_objective
+from fedwise.search import Selection
+
+
+@pytest.fixture(scope="module")
+def pool(small_schema: fw.Schema) -> fw.Pool:
+    """Eight clients of the small schema with weak simulated noise."""
+    plan = fw.plan(small_schema, 5.0)
+    return fw.Pool.of(
+        fw.release(plan, make_people(800, seed=i), client=f"c{i}", simulated=True, seed=1) for i in range(8)
+    )
+
+
+def test_forecast_comes_with_the_selection_and_survives_a_file(pool: fw.Pool, tmp_path: Path) -> None:
+    selection = fw.select(pool, 3, forecast=True, evidence="none")
+    named = {f.metric: f for f in selection.forecast}
+    assert {"balanced_accuracy", "accuracy", "f1", "spd", "eod"} <= set(named)
+    assert 0.5 < named["balanced_accuracy"].value < 1
+    assert named["balanced_accuracy"].std_error is not None
+    assert "forecast" in str(selection)
+    selection.save(tmp_path / "selection.json")
+    assert Selection.load(tmp_path / "selection.json") == selection
+    assert not fw.select(pool, 3, evidence="none").forecast
+
+
+def test_objective_from_options(pool: fw.Pool) -> None:
+    objective = forecast_objective("balanced_accuracy", "spd=0.9")
+    assert objective is not None
+    chosen = fw.select(pool, 3, objective=objective, forecast=True, evidence="none")
+    by_pfl = fw.select(pool, 3, forecast=True, evidence="none")
+    value = {f.metric: f.value for f in chosen.forecast}["balanced_accuracy"]
+    assert value >= {f.metric: f.value for f in by_pfl.forecast}["balanced_accuracy"] - 1e-9
+    assert chosen.objective == "forecast"
+    assert json.loads(chosen.encode())["objective"] == "forecast"
+
+
+@pytest.mark.parametrize(
+    ("maximise", "limits", "message"),
+    [
+        (None, "spd=0.05", "needs --maximise"),
+        ("balanced_accuracy", "spd", "must look like"),
+        ("balanced_acuracy", "", "balanced_accuracy"),
+        ("balanced_accuracy", "spd=7", "between 0 and 1"),
+    ],
+)
+def test_wrong_options_say_what_to_write(maximise: str | None, limits: str, message: str) -> None:
+    with pytest.raises(fw.FedwiseError, match=message):
+        forecast_objective(maximise, limits)
