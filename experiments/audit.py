@@ -22,12 +22,13 @@ import polars as pl
 sys.path.insert(0, str(Path(__file__).parent))
 
 import census
+from store import CACHE, RESULTS, Store, write_table
+
 from fedwise.data import acs, synthetic
 from fedwise.plan import plan
 from fedwise.privacy.audit import audit
 from fedwise.privacy.calibration import calibrate
 from fedwise.schema import Schema
-from store import CACHE, RESULTS, Store, write_table
 
 TASKS = ("income2018", "employment2024", "coverage2024", "travel2024")
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 5.0)
@@ -90,9 +91,9 @@ def records(name: str, folder: Path | None) -> tuple[pl.DataFrame, Schema]:
 
 def run(
     tasks: Sequence[str], *, audits: int, trials: int, store: Store, folder: Path | None = None,
-    epsilons: Sequence[float] = EPSILONS,
+    epsilons: Sequence[float] = EPSILONS, out: Path | None = None,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """The grid of tasks, ε, attacks and modes, repeated over seeds until there are `audits` of them."""
+    """The grid of tasks, ε, attacks and modes, repeated until there are `audits`; written to `out` on the way."""
     grid = [
         (task, epsilon, attack, mode)
         for task in tasks
@@ -101,13 +102,17 @@ def run(
         for attack in ("single", "joint")
     ]
     data: dict[str, tuple[pl.DataFrame, Schema]] = {}
-    out = []
+    answers = []
     for number in range(max(audits, len(grid))):
         task, epsilon, attack, mode = grid[number % len(grid)]
         seed = number // len(grid)
 
         def answer(
-            task: str = task, epsilon: float = epsilon, attack: Any = attack, mode: str = mode, seed: int = seed
+            task: str = task,
+            epsilon: float = epsilon,
+            attack: Any = attack,
+            mode: str = mode,
+            seed: int = seed,
         ) -> Any:
             if task not in data:
                 data[task] = records(task, folder)
@@ -118,10 +123,12 @@ def run(
         question = {"what": "audit/1", "task": task, "epsilon": epsilon, "attack": attack, "mode": mode,
                     "seed": seed, "trials": trials}  # fmt: skip
         found = store.get(question, answer)
-        out.append({"task": task, "mode": mode, "seed": seed, **found})
+        answers.append({"task": task, "mode": mode, "seed": seed, **found})
         if number % 10 == 9:
             print(f"[audit] {number + 1} done", flush=True)
-    return out
+            if out is not None:
+                write(answers, out)
+    return answers
 
 
 def write(found: Sequence[dict[str, Any]], out: Path) -> None:
@@ -145,7 +152,9 @@ def write(found: Sequence[dict[str, Any]], out: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="one task, 20 audits of 200 targets")
     parser.add_argument("--tasks", default=None)
     parser.add_argument("--data", type=Path, default=None)
@@ -156,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     tasks = [task if census.available(task, options.data) else "synthetic" for task in tasks]
     found = run(
         list(dict.fromkeys(tasks)), audits=20 if options.quick else AUDITS, trials=200 if options.quick else 1000,
-        store=Store(options.cache), folder=options.data,
+        store=Store(options.cache), folder=options.data, out=options.out,
     )  # fmt: skip
     write(found, options.out)
     worst = max(line["epsilon_lower_bound"] / line["epsilon"] for line in found)

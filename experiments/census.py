@@ -51,7 +51,9 @@ SOURCES = {
         Source("income2018", "ACSIncome 2018", "income", "acs2018_income.parquet", 2018),
         Source("income2024", "ACSIncome 2024", "income", "acs2024_person.parquet", 2024, 5000),
         Source("employment2024", "ACSEmployment 2024", "employment", "acs2024_person.parquet", 2024, 5000),
-        Source("coverage2024", "ACSPublicCoverage 2024", "public_coverage", "acs2024_person.parquet", 2024, 5000),
+        Source(
+            "coverage2024", "ACSPublicCoverage 2024", "public_coverage", "acs2024_person.parquet", 2024, 5000
+        ),
         Source("travel2024", "ACSTravelTime 2024", "travel_time", "acs2024_person.parquet", 2024, 5000),
         Source("synthetic", "Synthetic states", "income", "", 2018, 1500),
     )
@@ -97,7 +99,9 @@ class Tabled:
         layout = plan(self.schema, float("inf")).layout
         cells = self.matrix.astype(np.float64)
         totals = cells[:, layout.slice(0)].sum(axis=1)
-        return Estimates(self.clients, self.schema, layout, cells, totals, None, "plain", np.zeros(layout.tables))
+        return Estimates(
+            self.clients, self.schema, layout, cells, totals, None, "plain", np.zeros(layout.tables)
+        )
 
     def signed_weights(self) -> npt.NDArray[np.float64]:
         """Signed weight of each table in the loss, under the paper's weights."""

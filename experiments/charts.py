@@ -31,7 +31,10 @@ COLOURS = {
 
 def save(spec: Spec, path: Path) -> None:
     """Draw on white, so that it can be read on a dark page too."""
-    whole = {"$schema": "https://vega.github.io/schema/vega-lite/v5.json", "config": {**config(), "background": "white"}}
+    whole = {
+        "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
+        "config": {**config(), "background": "white"},
+    }
     svg = vl_convert.vegalite_to_svg({**whole, **spec})
     write_new(path, svg.encode(), force=True)
 
@@ -154,14 +157,19 @@ def scatter(
         encoding["color"] = {"field": colour, "type": "nominal"}
     else:
         encoding["color"] = {"value": LIGHT["chosen"]}
-    layers: list[Spec] = [{"mark": {"type": "point", "filled": True, "size": 34, "opacity": 0.7}, "encoding": encoding}]
+    layers: list[Spec] = [
+        {"mark": {"type": "point", "filled": True, "size": 34, "opacity": 0.7}, "encoding": encoding}
+    ]
     if diagonal:
         ends = {"values": [{"a": 0, "b": 0}, {"a": 1, "b": 1}]}
         layers.append(
             {
                 "data": ends,
                 "mark": {"type": "line", "strokeDash": [4, 3], "color": LIGHT["muted"]},
-                "encoding": {"x": {"field": "a", "type": "quantitative"}, "y": {"field": "b", "type": "quantitative"}},
+                "encoding": {
+                    "x": {"field": "a", "type": "quantitative"},
+                    "y": {"field": "b", "type": "quantitative"},
+                },
             }
         )
     spec: Spec = {"layer": layers, "width": 240, "height": 200}

@@ -61,7 +61,14 @@ def standing(value: float, population: Floats, metric: str) -> float:
 
 
 def pick(
-    runs: pl.DataFrame, metric: str, *, task: str, k: int, group: str, strategy: str = "fedavg", sampler: str = "full"
+    runs: pl.DataFrame,
+    metric: str,
+    *,
+    task: str,
+    k: int,
+    group: str,
+    strategy: str = "fedavg",
+    sampler: str = "full",
 ) -> Floats:
     """Final values of a metric over the trainings of one group."""
     found = runs.filter(

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from census import Bundle, Tabled
+from store import Store
 
 import fedwise as fw
-from census import Bundle, Tabled
 from fedwise.estimate.estimates import Estimates
 from fedwise.objective import TERM_NAMES, terms
 from fedwise.search import Annealing, select
-from store import Store
 
 SIZES = (5, 10, 15)
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 5.0, float("inf"))
@@ -40,8 +40,8 @@ def choose(
 ) -> dict[str, Any]:  # fmt: skip
     """The federation selected from one set of simulated releases, with its true loss and what it cost."""
     question = {
-        "what": "selection/3", "code": code_digest(), "tables": tabled.digest, "k": k, "epsilon": str(epsilon), "mode": mode,
-        "draw": draw, "method": method,
+        "what": "selection/3", "code": code_digest(), "tables": tabled.digest, "k": k, "epsilon": str(epsilon),
+        "mode": mode, "draw": draw, "method": method,
     }  # fmt: skip
 
     def answer() -> dict[str, Any]:
@@ -84,11 +84,18 @@ def warm_up(tabled: Tabled) -> None:
         plain = mode == "paper mode"
         for method in (Annealing(chains=1, steps=200), "exact"):
             select(
-                pool, 2, estimator="plain" if plain else "shrinkage", method=method, evidence="none", threads=1
+                pool,
+                2,
+                estimator="plain" if plain else "shrinkage",
+                method=method,
+                evidence="none",
+                threads=1,
             )
 
 
-def describe(tabled: Tabled, truth: Estimates, members: Sequence[str], rows: dict[str, int]) -> dict[str, Any]:
+def describe(
+    tabled: Tabled, truth: Estimates, members: Sequence[str], rows: dict[str, int]
+) -> dict[str, Any]:
     """True terms, loss and training rows of a federation."""
     at = {client: i for i, client in enumerate(tabled.clients)}
     found = terms(truth, [at[client] for client in members])
@@ -147,7 +154,9 @@ def draw_matched(
         within *= 1.5
 
 
-def selections(bundle: Bundle, *, sizes: Sequence[int], store: Store, reference: Path | None) -> list[dict[str, Any]]:
+def selections(
+    bundle: Bundle, *, sizes: Sequence[int], store: Store, reference: Path | None
+) -> list[dict[str, Any]]:
     """Chosen federations for every size: default and paper mode at ε = 1, exact tables, the paper's list."""
     truth = bundle.sex.truth()
     rows = dict(bundle.rows)
@@ -159,10 +168,26 @@ def selections(bundle: Bundle, *, sizes: Sequence[int], store: Store, reference:
             ("exact tables", "default", float("inf")),
         ):
             found = choose(bundle.sex, k, epsilon, mode=mode, store=store)
-            out.append({"task": bundle.source.name, "k": k, "label": label, "mode": mode, "epsilon": epsilon, **found})
+            out.append(
+                {
+                    "task": bundle.source.name,
+                    "k": k,
+                    "label": label,
+                    "mode": mode,
+                    "epsilon": epsilon,
+                    **found,
+                }
+            )
         by_race = choose(bundle.race, k, 1.0, store=store)
         out.append(
-            {"task": bundle.source.name, "k": k, "label": "race", "mode": "default", "epsilon": 1.0, **by_race}
+            {
+                "task": bundle.source.name,
+                "k": k,
+                "label": "race",
+                "mode": "default",
+                "epsilon": 1.0,
+                **by_race,
+            }
         )
         printed = listed(bundle.source.name, k, reference)
         if printed is not None and set(printed) <= set(bundle.rows):
@@ -173,7 +198,14 @@ def selections(bundle: Bundle, *, sizes: Sequence[int], store: Store, reference:
         # The forecast is a search of its own in Python: the smallest size says enough.
         for label, found in (forecasts(bundle, k, store) if k == sizes[0] else {}).items():
             out.append(
-                {"task": bundle.source.name, "k": k, "label": label, "mode": "forecast", "epsilon": 1.0, **found}
+                {
+                    "task": bundle.source.name,
+                    "k": k,
+                    "label": label,
+                    "mode": "forecast",
+                    "epsilon": 1.0,
+                    **found,
+                }
             )
     for line in out:
         line.update(describe(bundle.sex, truth, line["members"], rows))
@@ -189,7 +221,9 @@ def forecasts(bundle: Bundle, k: int, store: Store) -> dict[str, dict[str, Any]]
     return {label: choose_by_forecast(bundle, k, label, store) for label in GOALS}
 
 
-def sweep(bundle: Bundle, *, k: int, draws: int, epsilons: Sequence[float], store: Store) -> list[dict[str, Any]]:
+def sweep(
+    bundle: Bundle, *, k: int, draws: int, epsilons: Sequence[float], store: Store
+) -> list[dict[str, Any]]:
     """True loss of what is selected, over ε, modes and draws of the noise."""
     truth = bundle.sex.truth()
     out = []

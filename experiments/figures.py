@@ -1,6 +1,6 @@
 """Figures and the page of results, from the tables that the experiments have written so far.
 
-    python experiments/figures.py          # docs/results/*.svg and docs/results.md
+python experiments/figures.py          # docs/results/*.svg and docs/results.md
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 import charts
 import page
 from contrasts import SHOWN
-from fedwise.files import write_new
 from store import RESULTS
 from verdicts import Results
+
+from fedwise.files import write_new
 
 GROUPS = (
     "chosen", "exact tables", "paper mode", "listed", "forecast accuracy", "forecast fair", "everyone", "random",
@@ -86,7 +87,7 @@ def _sizes(results: Results) -> charts.Spec | None:
     here = runs.filter(pl.col("group").is_in(["chosen", "random", "matched"]))
     if here["k"].n_unique() < 2:
         return None
-    long = _melt(here, metrics).with_columns((pl.col("title") + ", k = " + pl.col("k").cast(pl.String)))
+    long = _melt(here, metrics).with_columns(pl.col("title") + ", k = " + pl.col("k").cast(pl.String))
     return charts.strips(long, ("chosen", "random", "matched"), metrics)
 
 
@@ -156,7 +157,13 @@ def _epsilon_trained(results: Results) -> charts.Spec | None:
     long = shown.unpivot(on=["accuracy", "eod"], index=["title", "mode", "shown"], variable_name="metric")
     long = long.with_columns((pl.col("title") + ": " + pl.col("metric")).alias("panel"))
     spec = charts.lines(
-        long, x="shown", y="value", colour="mode", facet="panel", log_x=True, titles=("ε (the last point is no noise)", "")
+        long,
+        x="shown",
+        y="value",
+        colour="mode",
+        facet="panel",
+        log_x=True,
+        titles=("ε (the last point is no noise)", ""),
     )
     return {**spec, "resolve": {"scale": {"y": "independent"}}}
 
@@ -217,13 +224,22 @@ def _noise_orders(results: Results) -> charts.Spec | None:
     if table is None:
         return None
     long = table.unpivot(
-        on=["misordered", "misordered_unbiased"], index=["bound", "epsilon"], variable_name="kind", value_name="observed"
+        on=["misordered", "misordered_unbiased"],
+        index=["bound", "epsilon"],
+        variable_name="kind",
+        value_name="observed",
     ).with_columns(
         pl.col("kind").replace({"misordered": "as estimated", "misordered_unbiased": "bias taken out"}),
         ("ε = " + pl.col("epsilon").cast(pl.String)).alias("panel"),
     )
     return charts.scatter(
-        long, x="bound", y="observed", colour="kind", facet="panel", diagonal=True, titles=("bound", "misordered, observed")
+        long,
+        x="bound",
+        y="observed",
+        colour="kind",
+        facet="panel",
+        diagonal=True,
+        titles=("bound", "misordered, observed"),
     )
 
 
@@ -244,7 +260,14 @@ def _audit_chart(results: Results, measured: str, theory: str, title: str) -> ch
     long = table.unpivot(on=[measured, theory], index=["task", "attacked", "epsilon"], variable_name="source")
     long = long.with_columns(pl.col("source").replace({measured: "measured", theory: "theory"}))
     return charts.lines(
-        long, x="epsilon", y="value", colour="attacked", dash="source", facet="task", log_x=True, titles=("ε", title)
+        long,
+        x="epsilon",
+        y="value",
+        colour="attacked",
+        dash="source",
+        facet="task",
+        log_x=True,
+        titles=("ε", title),
     )
 
 
@@ -261,7 +284,9 @@ def _audit_roc(results: Results) -> charts.Spec | None:
     if table is None:
         return None
     here = table.filter((pl.col("task") == table["task"][0]) & (pl.col("tpr") > 0) & (pl.col("fpr") > 0))
-    long = here.unpivot(on=["tpr", "theory"], index=["mode", "attack", "epsilon", "fpr"], variable_name="source")
+    long = here.unpivot(
+        on=["tpr", "theory"], index=["mode", "attack", "epsilon", "fpr"], variable_name="source"
+    )
     long = long.with_columns(
         pl.col("source").replace({"tpr": "measured"}),
         (pl.col("mode") + ", " + pl.col("attack")).alias("panel"),
@@ -275,7 +300,9 @@ def _audit_roc(results: Results) -> charts.Spec | None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--results", type=Path, default=RESULTS, help="directory of the tables")
     parser.add_argument("--page", type=Path, default=None, help="default: results.md beside the directory")
     options = parser.parse_args(arguments)

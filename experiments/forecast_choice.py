@@ -6,11 +6,12 @@ import time
 from typing import Any
 
 from census import Bundle
+from federations import code_digest
+from store import Store
+
 from fedwise.estimate import estimate
 from fedwise.forecast import Forecast
 from fedwise.search import Annealing, select
-from federations import code_digest
-from store import Store
 
 #: What is asked of the forecast, by the label of the federation.
 GOALS = {"forecast accuracy": "accuracy", "forecast fair": {"accuracy": 1.0, "eod": -1.0}}
@@ -18,7 +19,13 @@ GOALS = {"forecast accuracy": "accuracy", "forecast fair": {"accuracy": 1.0, "eo
 
 def choose_by_forecast(bundle: Bundle, k: int, label: str, store: Store) -> dict[str, Any]:
     """The federation with the best forecast at ε = 1, first draw of the noise."""
-    question = {"what": "forecast/2", "code": code_digest(), "tables": bundle.sex.digest, "k": k, "goal": GOALS[label]}
+    question = {
+        "what": "forecast/2",
+        "code": code_digest(),
+        "tables": bundle.sex.digest,
+        "k": k,
+        "goal": GOALS[label],
+    }
 
     def answer() -> dict[str, Any]:
         estimates = estimate(bundle.sex.pool(1.0, seed=0))

@@ -25,11 +25,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import census
 from census import Tabled
+from store import RESULTS, write_table
+
 from fedwise.certificate import global_bound, local_bound
 from fedwise.estimate.information import gradient, pointwise
 from fedwise.objective import information
 from fedwise.plan import plan
-from store import RESULTS, write_table
 
 Floats = npt.NDArray[np.float64]
 #: Signal-to-noise ratios: mean count of a cell over the standard deviation of its noise.
@@ -129,7 +130,9 @@ def _information(tables: Floats) -> Floats:
     )
 
 
-def study_orders(tabled: Tabled, *, k: int, epsilons: Sequence[float], pairs: int, draws: int) -> pl.DataFrame:
+def study_orders(
+    tabled: Tabled, *, k: int, epsilons: Sequence[float], pairs: int, draws: int
+) -> pl.DataFrame:
     """Table (b): for random federations and a random swap of each, how often noise reverses their order.
 
     Two columns: by the plain sign of the noisy difference, and with the estimator's own bias taken out (the
@@ -167,7 +170,9 @@ def study_orders(tabled: Tabled, *, k: int, epsilons: Sequence[float], pairs: in
     return pl.DataFrame(lines)
 
 
-def study_optimality(tabled: Tabled, *, k: int, epsilons: Sequence[float], sample: int, draws: int) -> pl.DataFrame:
+def study_optimality(
+    tabled: Tabled, *, k: int, epsilons: Sequence[float], sample: int, draws: int
+) -> pl.DataFrame:
     """Table (c): among listed federations, how far the noisy minimiser is from the best, against its bound."""
     rng = np.random.default_rng(22)
     listed = np.array([np.sort(rng.permutation(len(tabled.clients))[:k]) for _ in range(sample)])
@@ -205,7 +210,9 @@ def study_optimality(tabled: Tabled, *, k: int, epsilons: Sequence[float], sampl
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--task", default=None)
     parser.add_argument("--data", type=Path, default=None)

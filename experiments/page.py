@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
-
+import studies
 from contrasts import SHOWN, difference, pick, standing
+from store import machine
+from studies import picture, table
 from verdicts import Results, verdicts
 
 GROUP_WORDS = {
@@ -36,28 +38,21 @@ def render(results: Results, figures: Sequence[str], folder: str) -> str:
         _sizes(results, figures, folder),
         _epsilon(figures, folder, results),
         _race(results, figures, folder),
-        _calibration(results, figures, folder),
-        _noise(results, figures, folder),
-        _audit(results, figures, folder),
+        studies.calibration(results, figures, folder),
+        studies.noise(results, figures, folder),
+        studies.audit(results, figures, folder),
         _missing(results),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A Markdown table."""
-    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
-    return "\n".join(lines)
-
-
-def _picture(name: str, text: str, figures: Sequence[str], folder: str) -> str:
-    return f"![{text}]({folder}/{name})" if name in figures else ""
-
-
 def _head(results: Results) -> str:
-    facts = results.facts
-    quick = " **This is the quick variant: it shows that the code runs, not what is true.**" if facts.get("quick") else ""
+    facts = results.facts or machine()
+    quick = (
+        " **This is the quick variant: it shows that the code runs, not what is true.**"
+        if facts.get("quick")
+        else ""
+    )
     return (
         "# Results\n\n"
         "What the paper claims, what came out when it was run again on census records, and a plain word for each "
@@ -76,7 +71,7 @@ def _verdicts(results: Results) -> str:
         "Differences are chosen less random with 95% Welch intervals; a comparison counts as better only when its "
         "interval lies on the right side of zero. *Reproduced* means better for every task run, *in part* for some, "
         "*not reproduced* for none. The intervals ask whether this one federation differs from the average random "
-        "one; \"beats x%\" says where it stands among them. Many comparisons are made and none is corrected for "
+        'one; "beats x%" says where it stands among them. Many comparisons are made and none is corrected for '
         "their number.\n\n" + table(("claim of the paper", "verdict", "numbers"), rows)
     )
 
@@ -96,7 +91,17 @@ def _protocol(results: Results) -> str:
     return (
         "## Data and protocol\n\n"
         + table(
-            ("task", "clients", "training rows", "trained on", "test rows", "positive", "tables / cells", "notes"), rows
+            (
+                "task",
+                "clients",
+                "training rows",
+                "trained on",
+                "test rows",
+                "positive",
+                "tables / cells",
+                "notes",
+            ),
+            rows,
         )
         + "\n\nAmerican Community Survey person records, one client a state. Every client is split once (20% held out, "
         "split seed 0). Tables come from all training rows. Training uses the share of each client's training rows "
@@ -116,7 +121,9 @@ def _federations(results: Results) -> str:
     rows = []
     for line in found.to_dicts():
         best = found.filter(
-            (pl.col("task") == line["task"]) & (pl.col("k") == line["k"]) & (pl.col("label") == "exact tables")
+            (pl.col("task") == line["task"])
+            & (pl.col("k") == line["k"])
+            & (pl.col("label") == "exact tables")
         )["members"][0]
         shared = len(set(best.split()) & set(line["members"].split()))
         seconds = line.get("cpu_seconds")
@@ -132,7 +139,18 @@ def _federations(results: Results) -> str:
         "The true loss is that of the exact training tables under the paper's weights; *shared* counts members in "
         "common with the selection from exact tables.\n\n"
         + table(
-            ("task", "k", "federation", "members", "true loss", "shared", "training rows", "seconds", "search"), rows
+            (
+                "task",
+                "k",
+                "federation",
+                "members",
+                "true loss",
+                "shared",
+                "training rows",
+                "seconds",
+                "search",
+            ),
+            rows,
         )
     )
 
@@ -145,7 +163,10 @@ def _trained(results: Results, figures: Sequence[str], folder: str) -> str:
     rows = []
     for task, title in results.tasks:
         for group, words in GROUP_WORDS.items():
-            size = len(next(t for t in results.facts["tasks"] if t["name"] == task).get("clients_list", [])) or None
+            size = (
+                len(next(t for t in results.facts["tasks"] if t["name"] == task).get("clients_list", []))
+                or None
+            )
             here = runs.filter((pl.col("task") == task) & (pl.col("group") == group))
             k_here = k if group != "everyone" else (int(here["k"][0]) if here.height else size or 0)
             values = {m: pick(runs, m, task=task, k=k_here, group=group) for m in SHOWN}
@@ -155,7 +176,11 @@ def _trained(results: Results, figures: Sequence[str], folder: str) -> str:
             cells = []
             for metric, found in values.items():
                 spread = f" ± {found.std(ddof=1):.4f}" if len(found) > 1 else ""
-                beats = standing(float(found.mean()), random[metric], metric) if len(random[metric]) else float("nan")
+                beats = (
+                    standing(float(found.mean()), random[metric], metric)
+                    if len(random[metric])
+                    else float("nan")
+                )
                 mark = "" if group == "random" or np.isnan(beats) else f" ({beats:.0%})"
                 cells.append(f"{found.mean():.4f}{spread}{mark}")
             rows.append((title, words, len(values["accuracy"]), *cells))
@@ -167,9 +192,9 @@ def _trained(results: Results, figures: Sequence[str], folder: str) -> str:
         + "\n\n"
         + _size_control(results)
         + "\n\n"
-        + _picture("federations.svg", "Final accuracy, F1, EOD and SPD of every training", figures, folder)
+        + picture("federations.svg", "Final accuracy, F1, EOD and SPD of every training", figures, folder)
         + "\n\n"
-        + _picture("convergence.svg", "Accuracy by round", figures, folder)
+        + picture("convergence.svg", "Accuracy by round", figures, folder)
     )
 
 
@@ -212,7 +237,13 @@ def _rivals(results: Results) -> str:
             for group in ("chosen", "random"):
                 for metric in ("accuracy", "eod", "spd"):
                     found = pick(
-                        runs, metric, task=task, k=results.first, group=group, strategy=strategy, sampler=sampler
+                        runs,
+                        metric,
+                        task=task,
+                        k=results.first,
+                        group=group,
+                        strategy=strategy,
+                        sampler=sampler,
                     )
                     spread = f" ± {found.std(ddof=1):.4f}" if len(found) > 1 else ""
                     cells.append(f"{found.mean():.4f}{spread}" if len(found) else "–")
@@ -244,12 +275,16 @@ def _sizes(results: Results, figures: Sequence[str], folder: str) -> str:
                     other = pick(runs, metric, task=task, k=k, group=group)
                     cells.append(str(difference(chosen, other)) if len(chosen) and len(other) else "–")
             rows.append((title, k, *cells))
-    columns = ("task", "k", *(f"{m} less {g}" for m in ("accuracy", "EOD", "SPD") for g in ("random", "matched")))
+    columns = (
+        "task",
+        "k",
+        *(f"{m} less {g}" for m in ("accuracy", "EOD", "SPD") for g in ("random", "matched")),
+    )
     return (
         "## Size by size\n\nChosen federations less random ones, and less random ones with as many rows.\n\n"
         + table(columns, rows)
         + "\n\n"
-        + _picture("sizes.svg", "Accuracy, EOD and SPD by size of the federation", figures, folder)
+        + picture("sizes.svg", "Accuracy, EOD and SPD by size of the federation", figures, folder)
     )
 
 
@@ -262,9 +297,9 @@ def _epsilon(figures: Sequence[str], folder: str, results: Results) -> str:
         "## From ε = 0.1 to no noise\n\n"
         f"True loss of what is selected (annealing, {draws} draws of the noise; mean, least and largest), and after "
         "training (the first draws only).\n\n"
-        + _picture("epsilon.svg", "True loss of the selection against ε", figures, folder)
+        + picture("epsilon.svg", "True loss of the selection against ε", figures, folder)
         + "\n\n"
-        + _picture("epsilon_trained.svg", "Accuracy and EOD of the selection against ε", figures, folder)
+        + picture("epsilon_trained.svg", "Accuracy and EOD of the selection against ε", figures, folder)
     )
 
 
@@ -280,126 +315,24 @@ def _race(results: Results, figures: Sequence[str], folder: str) -> str:
                 for metric in ("accuracy", "eod_race", "spd_race", "eod", "spd")
             ]
             if len(values[0]):
-                rows.append((title, GROUP_WORDS[group], *(f"{v.mean():.4f} ± {np.std(v, ddof=min(1, len(v) - 1)):.4f}" for v in values)))
+                rows.append(
+                    (
+                        title,
+                        GROUP_WORDS[group],
+                        *(f"{v.mean():.4f} ± {np.std(v, ddof=min(1, len(v) - 1)):.4f}" for v in values),
+                    )
+                )
     if not rows:
         return ""
     return (
         "## Race as the sensitive attribute\n\n"
         "RAC1P binarised (white or not) takes the place of SEX in the tables, and SEX becomes a feature.\n\n"
-        + table(("task", "federation", "accuracy", "EOD by race", "SPD by race", "EOD by sex", "SPD by sex"), rows)
-        + "\n\n"
-        + _picture("race.svg", "Accuracy and gaps by race", figures, folder)
-    )
-
-
-def _calibration(results: Results, figures: Sequence[str], folder: str) -> str:
-    found = results.facts.get("calibrations") or []
-    if not found:
-        return ""
-    rows = []
-    for calibration in found:
-        for judged in calibration["judgements"]:
-            w = judged["weights"]
-            rows.append(
-                (
-                    dict(results.tasks).get(calibration["task"], calibration["task"]), judged["name"],
-                    f"{w['alpha']:g}, {w['beta']:g}, {w['gamma']:g}, {w['lam']:g}", f"{judged['score']:.2f}",
-                    *(f"{c['value']:+.2f} [{c['low']:+.2f}, {c['high']:+.2f}]" for c in judged["correlations"]),
-                )
-            )  # fmt: skip
-    metrics = [c["metric"] for c in found[0]["judgements"][0]["correlations"]]
-    return (
-        "## Weights\n\n"
-        "`fedwise calibrate`: weights fitted on half of the trained federations, Spearman correlations on the other "
-        f"half ({found[0]['judged_on']}) with 95% bootstrap intervals. The paper reports in-sample correlations.\n\n"
-        + table(("task", "weights", "α, β, γ, λ", "score", *metrics), rows)
-        + "\n\n"
-        + _picture("calibration.svg", "Loss against trained metrics", figures, folder)
-    )
-
-
-def _noise(results: Results, figures: Sequence[str], folder: str) -> str:
-    if "noise_bias.svg" not in figures:
-        return ""
-    found = results.tables["noise_information"].filter(pl.col("snr").is_in([1.0, 10.0, 100.0, 1000.0]))
-    rows = [
-        (
-            line["pair"], f"{line['cells']} ({line['empty']} empty)", f"{line['snr']:g}", f"{line['information']:.4f}",
-            f"{line['bias']:+.5f}", f"{line['spread']:.5f} ± {line['spread_error']:.5f}",
-            f"{line['delta_corrected']:.5f}", f"{line['delta_printed']:.5f}",
-        )
-        for line in found.to_dicts()
-    ]  # fmt: skip
-    return (
-        "## Noise studies\n\n"
-        f"Summed tables of AK, CA, CT, MD, RI ({results.tables['noise_information']['data'][0]}), 1,000 draws a level "
-        "in the full run. The printed gradient has the wrong sign before I; where I is small the spread it predicts "
-        "is nearly the same, so the error shows only in tables with a strong association. Cells that are empty make "
-        "the estimate biased at any noise, which no gradient predicts.\n\n"
         + table(
-            ("table", "cells", "SNR", "I (bits)", "bias", "spread", "by (PMI − I)/n", "by −(PMI + I)/n"), rows
+            ("task", "federation", "accuracy", "EOD by race", "SPD by race", "EOD by sex", "SPD by sex"), rows
         )
         + "\n\n"
-        + "\n\n".join(
-            _picture(name, text, figures, folder)
-            for name, text in (
-                ("noise_bias.svg", "Error of mutual information against the signal-to-noise ratio"),
-                ("noise_spread.svg", "Predicted over observed spread, both gradients"),
-                ("noise_orders.svg", "Misordering of neighbours against its bound"),
-            )
-        )
+        + picture("race.svg", "Accuracy and gaps by race", figures, folder)
     )
-
-
-def _audit(results: Results, figures: Sequence[str], folder: str) -> str:
-    found = results.tables.get("audit")
-    if found is None:
-        return ""
-    mean = found.group_by(["mode", "attack", "epsilon"], maintain_order=True).agg(
-        pl.len().alias("audits"), pl.col("auc", "auc_theory", "tpr_at_1_percent", "tpr_theory").mean(),
-        pl.col("epsilon_lower_bound").max(),
-    )  # fmt: skip
-    rows = [
-        (
-            line["mode"], line["attack"], f"{line['epsilon']:g}", line["audits"], f"{line['auc']:.4f}",
-            f"{line['auc_theory']:.4f}", f"{line['tpr_at_1_percent']:.4f}", f"{line['tpr_theory']:.4f}",
-            f"{line['epsilon_lower_bound']:.3f}",
-        )
-        for line in mean.sort("mode", "attack", "epsilon").to_dicts()
-    ]  # fmt: skip
-    scales = results.tables["noise_scales"]
-    explained = [
-        (
-            line["task"], line["features"], line["printed"], f"{line['tables_counted']} = C({line['features'] + 2},2)",
-            f"{line['sigma_counted']:.2f}", f"{line['tables_real']} = C({line['features'] + 1},2)",
-            f"{line['sigma_real']:.2f}", f"{line['sigma_tight']:.2f}",
-        )
-        for line in scales.to_dicts()
-    ]  # fmt: skip
-    return (
-        "## Privacy audit\n\n"
-        f"{found.height} audits of 25,000 records and {found['trials'].max():,} targets inside and outside each, on "
-        "the code that draws the noise of real releases. Means over tasks; the last column is the largest lower "
-        "confidence bound (99.9%) on ε of any audit in the line.\n\n"
-        + table(
-            ("mode", "attack", "ε", "audits", "AUC", "theory", "TPR at 1%", "theory", "ε at least"), rows
-        )
-        + "\n\nThe paper's noise scales at ε = 1, δ = 1e-5, explained:\n\n"
-        + table(
-            ("task", "features K", "printed σ", "tables it counted", "RDP σ of these", "tables there are", "RDP σ",
-             "tight σ"),
-            explained,
-        )
-        + "\n\n"
-        + "\n\n".join(
-            _picture(name, text, figures, folder)
-            for name, text in (
-                ("audit_auc.svg", "AUC of the attack against ε"),
-                ("audit_tpr.svg", "True positive rate at 1% false positives against ε"),
-                ("audit_roc.svg", "ROC curves on log axes"),
-            )
-        )
-    )  # fmt: skip
 
 
 def _missing(results: Results) -> str:

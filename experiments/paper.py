@@ -57,6 +57,7 @@ class Scale:
     test_rows: int = census.TEST_ROWS
     #: Compile the search before it is timed.
     warm: bool = True
+    resamples: int = 1000
 
 
 FULL = Scale()
@@ -67,14 +68,17 @@ QUICK = Scale(
 )  # fmt: skip
 TINY = Scale(
     rounds=2, every=1, sizes=(3,), seeds=1, random={3: 2}, matched={3: 2}, others=1, draws=1, trained_draws=1,
-    epsilons=(1.0, float("inf")), calibrated=8, calibrated_sizes=(2, 3), states=6, mean_rows=150, test_rows=600, warm=False,
+    epsilons=(1.0, float("inf")), calibrated=8, calibrated_sizes=(2, 3), states=6, mean_rows=150, test_rows=600,
+    warm=False, resamples=20,
 )  # fmt: skip
 
 
 class Evaluation:
     """One task through all waves; `tables` collects what is written."""
 
-    def __init__(self, bundle: Bundle, scale: Scale, *, cache: Path, jobs: int, reference: Path | None) -> None:
+    def __init__(
+        self, bundle: Bundle, scale: Scale, *, cache: Path, jobs: int, reference: Path | None
+    ) -> None:
         self.bundle = bundle
         self.scale = scale
         self.cache = cache
@@ -133,7 +137,9 @@ class Evaluation:
             for strategy in STRATEGIES:
                 out.append(Entry("random", f"random {i:02d}", k, tuple(members), strategy, seed=i % seeds))
             for sampler in SAMPLERS:
-                out.append(Entry("random", f"random {i:02d}", k, tuple(members), sampler=sampler, seed=i % seeds))
+                out.append(
+                    Entry("random", f"random {i:02d}", k, tuple(members), sampler=sampler, seed=i % seeds)
+                )
         own = next(line["members"] for line in self.chosen if line["k"] == k and line["label"] == "chosen")
         for seed in range(seeds):
             for strategy in STRATEGIES:
@@ -159,7 +165,7 @@ class Evaluation:
         config = Config(rounds=scale.rounds, evaluate_every=scale.rounds, replicates=0)
         found = study(
             self.bundle.prepared, self.bundle.sex.truth(), count=scale.calibrated, sizes=scale.calibrated_sizes,
-            config=config, cache=self.cache / "trainings", workers=self.jobs,
+            config=config, cache=self.cache / "trainings", workers=self.jobs, resamples=scale.resamples,
         )  # fmt: skip
         self.study = found.to_frame().with_columns(pl.lit(self.bundle.source.name).alias("task"))
         self.calibration = {"task": self.bundle.source.name, **msgspec.to_builtins(found.calibration)}
@@ -168,11 +174,13 @@ class Evaluation:
 def write(done: Sequence[Evaluation], out: Path, scale: Scale, *, quick: bool, seconds: float) -> None:
     """All tables of what is done so far."""
     chosen = pl.DataFrame(
-        [{**line, "members": " ".join(line["members"])} for e in done for line in e.chosen], infer_schema_length=None
+        [{**line, "members": " ".join(line["members"])} for e in done for line in e.chosen],
+        infer_schema_length=None,
     )
     write_table(chosen, out / "federations.csv")
     swept = pl.DataFrame(
-        [{**line, "members": " ".join(line["members"])} for e in done for line in e.swept], infer_schema_length=None
+        [{**line, "members": " ".join(line["members"])} for e in done for line in e.swept],
+        infer_schema_length=None,
     )
     write_table(swept, out / "sweep.csv")
     losses = [
@@ -186,7 +194,9 @@ def write(done: Sequence[Evaluation], out: Path, scale: Scale, *, quick: bool, s
     if finals:
         write_table(pl.concat(finals), out / "runs.csv")
         curves = pl.concat([curves for e in done for _, curves in e.parts if curves.height])
-        small = curves.with_columns(pl.col(pl.Float64).cast(pl.Float32), pl.col("round", "k", "seed").cast(pl.Int16))
+        small = curves.with_columns(
+            pl.col(pl.Float64).cast(pl.Float32), pl.col("round", "k", "seed").cast(pl.Int16)
+        )
         out.mkdir(parents=True, exist_ok=True)
         small.write_parquet(out / "curves.parquet", compression="zstd", compression_level=15)
     studies = [e.study for e in done if e.study is not None]
@@ -234,7 +244,11 @@ def evaluate(
                 continue
             if task not in done:
                 bundle = census.load(
-                    task, records=records, states=scale.states, mean_rows=scale.mean_rows, test_rows=scale.test_rows
+                    task,
+                    records=records,
+                    states=scale.states,
+                    mean_rows=scale.mean_rows,
+                    test_rows=scale.test_rows,
                 )
                 done[task] = Evaluation(bundle, scale, cache=cache, jobs=jobs, reference=reference)
             done[task].wave(number)
@@ -244,11 +258,15 @@ def evaluate(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="a small run on ACSIncome 2018, under 5 minutes")
     parser.add_argument("--tiny", action="store_true", help="the smallest run, on synthetic states")
     parser.add_argument("--tasks", help=f"comma-separated, of {', '.join(census.SOURCES)}")
-    parser.add_argument("--waves", default="1,2,3", help="1 smallest size, 2 rivals, 3 larger sizes, calibration")
+    parser.add_argument(
+        "--waves", default="1,2,3", help="1 smallest size, 2 rivals, 3 larger sizes, calibration"
+    )
     parser.add_argument("--jobs", type=int, default=2, help="training processes")
     parser.add_argument("--data", type=Path, default=None, help="directory of the census files")
     parser.add_argument("--cache", type=Path, default=None)

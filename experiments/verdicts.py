@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-
 from contrasts import SHOWN, difference, pick, rounds_to, standing
 from store import read_table
 
@@ -148,7 +147,7 @@ def _delta(results: Results) -> Verdict:
     high = table.filter((pl.col("snr") >= 200) & (pl.col("empty") == 0))
     right = ((high["delta_corrected"] / high["spread"]) - 1).abs()
     printed = (high["delta_printed"] / high["delta_corrected"]) - 1
-    biased = table.filter((pl.col("snr") == 1)).select((pl.col("bias") / pl.col("information")).median()).item()
+    biased = table.filter(pl.col("snr") == 1).select((pl.col("bias") / pl.col("information")).median()).item()
     return Verdict(
         claim,
         PART,
@@ -178,7 +177,9 @@ def _orders(results: Results) -> Verdict:
 
 
 def _optimality(results: Results) -> Verdict:
-    claim = "The noisy minimiser is within μ of the best, except with probability 2·exp(−(μ/2 − E‖ξ‖∞)²/(2σ²))"
+    claim = (
+        "The noisy minimiser is within μ of the best, except with probability 2·exp(−(μ/2 − E‖ξ‖∞)²/(2σ²))"
+    )
     table = results.tables.get("noise_optimality")
     if table is None:
         return _missing(claim)
@@ -223,7 +224,7 @@ def _listed(results: Results) -> Verdict:
         shared = len(set(best["members"].split()) & set(listed["members"].split()))
         words.append("better" if best["members"] == listed["members"] else "worse")
         numbers.append(
-            f"k={k}: {shared} of {k} members shared, true loss {listed['true_loss']:.4f} against {best['true_loss']:.4f}"
+            f"k={k}: {shared} of {k} shared, true loss {listed['true_loss']:.4f} against {best['true_loss']:.4f}"
         )
     return Verdict(
         claim, by_words(words),
@@ -233,7 +234,7 @@ def _listed(results: Results) -> Verdict:
 
 
 def _correlation(results: Results) -> Verdict:
-    claim = "The loss ranks federations as training does (Spearman −0.84 with accuracy, −0.77 with F1, positive with gaps)"
+    claim = "The loss ranks federations as training does (Spearman −0.84 accuracy, −0.77 F1, positive gaps)"
     found = results.facts.get("calibrations") or []
     if not found:
         return _missing(claim)
@@ -244,7 +245,9 @@ def _correlation(results: Results) -> Verdict:
         good = values["accuracy"]["high"] < 0 and values["f1"]["high"] < 0
         fair = values["eod"]["low"] > 0 and values["mad"]["low"] > 0
         words.append("better" if good and fair else "part" if good or fair else "worse")
-        shown = ", ".join(f"{name} {c['value']:+.2f} [{c['low']:+.2f}, {c['high']:+.2f}]" for name, c in values.items())
+        shown = ", ".join(
+            f"{name} {c['value']:+.2f} [{c['low']:+.2f}, {c['high']:+.2f}]" for name, c in values.items()
+        )
         numbers.append(f"{calibration['task']}: {shown}")
     word = YES if all(w == "better" for w in words) else NO if all(w == "worse" for w in words) else PART
     return Verdict(claim, word, "paper's weights, federations held back: " + "; ".join(numbers))
@@ -290,7 +293,10 @@ def _faster(results: Results) -> Verdict:
         target = float(first) + 0.95 * (last - float(first))  # type: ignore[arg-type]
         reached = rounds_to(here, metric="accuracy", target=target)
         rounds = {
-            group: reached.filter(pl.col("group") == group)["reached"].cast(pl.Float64).fill_null(np.inf).median()
+            group: reached.filter(pl.col("group") == group)["reached"]
+            .cast(pl.Float64)
+            .fill_null(np.inf)
+            .median()
             for group in ("chosen", "random", "matched")
         }
         chosen, drawn = rounds["chosen"], rounds["random"]
@@ -337,11 +343,15 @@ def _noise_robust(results: Results) -> Verdict:
     words, numbers = [], []
     for task, title in results.tasks:
         here = table.filter(pl.col("task") == task)
-        exact = here.filter((pl.col("epsilon").cast(pl.Float64) == float("inf")) & (pl.col("mode") == "default"))
+        exact = here.filter(
+            (pl.col("epsilon").cast(pl.Float64) == float("inf")) & (pl.col("mode") == "default")
+        )
         if exact.is_empty():
             continue
         best = exact["true_loss"][0]
-        random = results.tables["random_losses"].filter((pl.col("task") == task) & (pl.col("k") == here["k"][0]))
+        random = results.tables["random_losses"].filter(
+            (pl.col("task") == task) & (pl.col("k") == here["k"][0])
+        )
         room = float(random["true_loss"].mean()) - best  # type: ignore[arg-type]
         kept = {
             mode: 1 - (float(part["true_loss"].mean()) - best) / room  # type: ignore[arg-type]

@@ -105,7 +105,7 @@ def near(numbers: list[float], *, whole: bool) -> st.SearchStrategy[float | None
     )
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(domain=domains(), data=st.data())
 def test_whole_numbers(domain: tuple[fw.Schema, list[float]], data: st.DataObject) -> None:
     schema, numbers = domain
@@ -117,7 +117,7 @@ def test_whole_numbers(domain: tuple[fw.Schema, list[float]], data: st.DataObjec
     )
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(domain=domains(), data=st.data())
 def test_decimal_numbers(domain: tuple[fw.Schema, list[float]], data: st.DataObject) -> None:
     schema, numbers = domain
@@ -127,6 +127,40 @@ def test_decimal_numbers(domain: tuple[fw.Schema, list[float]], data: st.DataObj
         values,
         pl.DataFrame({"A": pl.Series(values, dtype=pl.Float64), "T": pl.Series([0] * len(values))}),
     )
+
+
+@settings(max_examples=100)
+@given(numbers=st.one_of(LEVELS, EDGES), levels=st.booleans())
+def test_every_border_of_a_domain(numbers: list[float], levels: bool) -> None:
+    """All values on and beside each border at once, as whole numbers and as decimals."""
+    if levels:
+        numbers = sorted({int(n) for n in numbers if abs(n) <= 2**53}) or [0]
+    elif len(numbers) < 2:
+        numbers = [*numbers, 2.0**53 + 2]
+    numbers = sorted(numbers)
+    schema = one_column(f'{"levels" if levels else "bins"} = {numbers}\nmissing = "other"\nunknown = "other"')
+    near_by = [
+        f(n) + step for n in numbers if abs(n) < 2**60 for f in (math.floor, math.ceil) for step in (-1, 0, 1)
+    ]
+    whole = [*near_by, *HUGE, None]
+    check(schema, list(whole), pl.DataFrame({"A": pl.Series(whole, dtype=pl.Int64), "T": [0] * len(whole)}))
+    sides = [
+        float(f) for n in numbers for f in (n, math.nextafter(n, -math.inf), math.nextafter(n, math.inf))
+    ]
+    decimal = [*sides, *map(float, near_by), math.nan, math.inf, -math.inf, None]
+    check(
+        schema,
+        list(decimal),
+        pl.DataFrame({"A": pl.Series(decimal, dtype=pl.Float64), "T": [0] * len(decimal)}),
+    )
+    # One by one where the schema says stop: a value on the wrong side must stop, and no other.
+    strict = one_column(f"{'levels' if levels else 'bins'} = {numbers}")
+    for value in sides[:9]:
+        check(strict, [value], pl.DataFrame({"A": [value], "T": [0]}))
+    for number in near_by[:9]:
+        check(strict, [number], pl.DataFrame({"A": [number], "T": [0]}))
+    for value in sides[-3:]:
+        check(strict, [value], pl.DataFrame({"A": [value], "T": [0]}))
 
 
 @pytest.mark.parametrize("last", [4, 4.5, 2_000_000])

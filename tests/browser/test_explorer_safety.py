@@ -30,7 +30,8 @@ async (address) => {
     }
   }
   try {
-    const answer = await fetch(address + "api/answer", { method: "POST", body: "{}", headers: { "content-type": "application/json" } });
+    const headers = { "content-type": "application/json" };
+    const answer = await fetch(address + "api/answer", { method: "POST", body: "{}", headers });
     tried.post = (await answer.text()).length;
   } catch (error) {
     tried.post = "refused";
@@ -120,3 +121,4 @@ def test_names_stay_names(tab: Any, fifty: fw.Pool) -> None:
         assert page.evaluate("window.hurt") is None
         assert page.locator("img, main script").count() == 0
         assert page.locator("#map-panel").is_hidden()
+        page.goto("about:blank")  # the page must not miss the server it is about to lose

@@ -33,9 +33,8 @@ def test_opens_offline_and_fits(tab: Any, page_file: Path, width: int, scheme: s
     assert asked == [page_file.as_uri()]
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.locator("svg.chart").count() >= 5
-    ink, paper = page.evaluate(
-        "[getComputedStyle(document.body).color, getComputedStyle(document.documentElement).backgroundColor]"
-    )
+    ink = page.evaluate("getComputedStyle(document.body).color")
+    paper = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
     bright = [sum(int(part) for part in colour[4:-1].split(",")) for colour in (ink, paper)]
     assert (bright[0] > bright[1]) is (scheme == "dark")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,13 +12,15 @@ import pytest
 import fedwise as fw
 from estimate.noisy_pools import truth
 from fedwise.errors import FedwiseError, PoolError
-from fedwise.estimate import estimate
+from fedwise.estimate import Estimates, estimate
 from fedwise.estimate.consistency import consistent
 from fedwise.estimate.fitting import centre, fit, margin_factors
+from fedwise.estimate.information import standard_error
 from fedwise.estimate.redraw import redraw
 from fedwise.estimate.shrinkage import positive, shrink
 from fedwise.objective import Weights, loss
 from fedwise.pool import Pool
+from fedwise.search.problem import PFL, Problem
 
 
 def flat(tables: int, sigma: float) -> np.ndarray:
@@ -140,7 +144,7 @@ def test_odd_pools_give_finite_numbers(edge: str, sigma: float) -> None:
     assert np.isfinite(estimates.cells).all()
     assert np.isfinite(estimates.marginals).all()
     assert np.isfinite(loss(estimates, range(len(matrix)), Weights()))
-    error = fw.estimate.information.standard_error(estimates, range(len(matrix)), Weights())
+    error = standard_error(estimates, range(len(matrix)), Weights())
     assert np.isfinite(error)
     assert error >= 0
     if sigma > 0:
@@ -207,22 +211,23 @@ def test_redraws_repeat_with_the_generator_and_leave_exact_counts_alone() -> Non
 
 
 def test_shrinkage_chooses_better_than_the_paper_under_noise() -> None:
-    # Summed regret over 8 seeded draws, all 56 federations compared.
-    from itertools import combinations
+    # 24 draws: twelve worlds of 30 clients, two noise draws each, all 4,060 federations of three compared.
+    # Over 48 such draws the mean regrets were 0.069 and 0.109, their paired difference 3.3 standard errors.
+    federations = np.array(list(itertools.combinations(range(30), 3)))
 
-    known = truth(8, rows=6000, seed=3)
-    exact = known.true_estimates()
-    federations = [list(f) for f in combinations(range(8), 3)]
-    true = np.array([loss(exact, f, Weights()) for f in federations])
-    sigmas = flat(known.layout.tables, 120.0)
+    def losses(estimates: Estimates) -> np.ndarray:
+        problem = Problem.of(estimates, PFL(Weights()))
+        return problem.evaluate(problem.rows[federations].sum(axis=1))
+
     regret = {"plain": 0.0, "shrinkage": 0.0}
-    for seed in range(8):
-        matrix = known.noisy(sigmas, seed)
-        shrunk = known.estimates(matrix, sigmas)
-        plain = type(shrunk)(
-            shrunk.clients, known.schema, known.layout, matrix, shrunk.totals, None, "plain", sigmas
-        )
-        for name, made in (("plain", plain), ("shrinkage", shrunk)):
-            chosen = int(np.argmin([loss(made, f, Weights()) for f in federations]))
-            regret[name] += true[chosen] - true.min()
-    assert regret["shrinkage"] < regret["plain"] / 2
+    for world in range(100, 112):
+        known = truth(30, rows=6000, seed=world)
+        sigmas = flat(known.layout.tables, 120.0)
+        true = losses(known.true_estimates())
+        for seed in range(2):
+            matrix = known.noisy(sigmas, seed)
+            shrunk = known.estimates(matrix, sigmas)
+            plain = replace(shrunk, cells=matrix, marginals=None, estimator="plain", posterior=None)
+            for made in (plain, shrunk):
+                regret[made.estimator] += true[np.argmin(losses(made))] - true.min()
+    assert regret["shrinkage"] < 0.85 * regret["plain"]

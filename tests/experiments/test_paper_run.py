@@ -26,7 +26,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_arm_is_trained(folder: Path) -> None:
     runs = pl.read_csv(folder / "results" / "runs.csv")
-    assert {"chosen", "paper mode", "exact tables", "race", "random", "matched", "everyone", "sweep"} <= set(runs["group"])
+    arms = {"chosen", "paper mode", "exact tables", "race", "random", "matched", "everyone", "sweep"}
+    assert arms <= set(runs["group"])
     assert {"fedavg", "fedprox", "scaffold", "scaffold-adam"} == set(runs["strategy"])
     assert {"full", "ucb_cs", "fed_sampling", "threshold", "cluster_fl"} == set(runs["sampler"])
     assert runs["accuracy"].is_between(0, 1).all()
@@ -42,7 +43,9 @@ def test_second_run_trains_nothing_and_writes_the_same(folder: Path, monkeypatch
         raise AssertionError("trained again")
 
     monkeypatch.setattr(cached, "simulate", never)
-    paper.evaluate(["synthetic"], paper.TINY, jobs=1, cache=folder / "cache", out=folder / "again", quick=True)
+    paper.evaluate(
+        ["synthetic"], paper.TINY, jobs=1, cache=folder / "cache", out=folder / "again", quick=True
+    )
     for name in ("runs.csv", "federations.csv", "sweep.csv", "calibration.csv", "random_losses.csv"):
         assert (folder / "again" / name).read_bytes() == (folder / "results" / name).read_bytes()
 

@@ -100,6 +100,20 @@ def test_overtaken_work_gives_up(session: Session) -> None:
             work(Question(k=3, weights=Weights()), session.overtaken("page", 4))
 
 
+def test_forecast_is_of_the_federation_on_the_screen(session: Session) -> None:
+    from fedwise.forecast import predict
+
+    question = Question(k=2, weights=Weights(alpha=1.7))
+    found = {m.metric: m for m in session.forecast(question, lambda: False)}
+    assert list(found) == ["balanced_accuracy", "f1", "spd", "eod"]
+    wanted = predict(session.estimates, session.answer(question)["clients"], draws=0).metrics
+    for name, measure in found.items():
+        assert measure.value == pytest.approx(wanted.value(name))
+        assert measure.low <= measure.value <= measure.high
+    with pytest.raises(Stale):
+        session.forecast(question, lambda: True)
+
+
 def test_pages_that_went_away_are_forgotten(session: Session) -> None:
     for number in range(100):
         session.note(f"page {number}", 1)

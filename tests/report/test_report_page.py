@@ -134,6 +134,21 @@ def test_the_price_of_joining_is_the_best_exchange(pool: fw.Pool, selection: Sel
         assert prices[str(row.swap_for)] == pytest.approx(row.swap, abs=1e-9)
 
 
+def test_forecast_stands_beside_the_outcome(pool: fw.Pool, selection: Selection) -> None:
+    report = Report.of(pool, selection, runs={"Chosen": metrics(0.6, 0)}, frontier=False)
+    predicted = {m.metric: m.value for m in report.values.verdict.forecast}
+    assert predicted.keys() == {"balanced_accuracy", "f1", "spd", "eod"}
+    text = " ".join(read(report.html()).text)
+    assert "Forecast against outcome" in text
+    assert report.values.training is not None
+    reached = {m.metric: m.value for m in report.values.training.final}
+    difference = f"{reached['f1'] - predicted['f1']:+.4f}".replace("-", "−")
+    assert difference in text
+    silent = Report.of(pool, selection, forecast=False, frontier=False)
+    assert silent.values.verdict.forecast == []
+    assert "Forecast" not in " ".join(read(silent.html()).text)
+
+
 def test_sections_come_in_the_promised_order(run: Path) -> None:
     reader = read(build_report(run, releases=None).html())
     found = [a["id"] for tag, a in reader.tags if tag in ("section", "header") and "id" in a]

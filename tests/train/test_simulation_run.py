@@ -25,7 +25,7 @@ from fedwise.train.samplers import SAMPLERS
 from fedwise.train.simulate import Config, Progress, simulate
 from fedwise.train.strategies import STRATEGIES
 
-QUICK = Config(rounds=4, replicates=20, model="8", settings=Settings(lr=1e-3))
+QUICK = Config(rounds=4, replicates=0, model="8", settings=Settings(lr=1e-3))
 
 
 def _replace(config: Config, **changes) -> Config:
@@ -55,7 +55,9 @@ class KilledError(Exception):
 def test_a_killed_run_resumes_to_the_identical_result(
     tmp_path: Path, prepared: Prepared, strategy: str, sampler: str, settings: Settings
 ) -> None:
-    config = _replace(QUICK, strategy=strategy, sampler=sampler, settings=settings)
+    config = _replace(
+        QUICK, strategy=strategy, sampler=sampler, settings=settings, replicates=5 * settings.carry
+    )
     whole = simulate(prepared, "ABCD", config)
     run = _make(tmp_path / "run", prepared, config)
 

@@ -54,10 +54,15 @@ def test_training_epsilon_is_opacus() -> None:
     assert epsilon([(1.1, 0.05, 100)], 1e-5) == pytest.approx(2.897, abs=0.01)
 
 
-def test_calibration_keeps_the_promise_and_wastes_little() -> None:
-    sigma = calibrate(2.0, 1e-5, 0.05, 60)
-    spent = epsilon([(sigma, 0.05, 60)], 1e-5)
-    assert 1.98 < spent <= 2.0
+@pytest.mark.parametrize(("target", "rate", "steps"), [(2.0, 0.05, 60), (0.1, 0.01, 100), (5.0, 1.0, 3)])
+def test_calibration_keeps_the_promise_and_wastes_little(target: float, rate: float, steps: int) -> None:
+    spent = epsilon([(calibrate(target, 1e-5, rate, steps), rate, steps)], 1e-5)
+    assert 0.985 * target < spent <= target
+
+
+def test_an_impossible_promise_is_refused() -> None:
+    with pytest.raises(FedwiseError, match="needs more noise than can train"):
+        calibrate(1e-7, 1e-12, 1.0, 10_000)
 
 
 def test_costs_of_selected_and_unselected_clients() -> None:

@@ -24,7 +24,9 @@ def calibrate(
     schema: SchemaOption = None,
     releases: Annotated[
         Path | None,
-        typer.Option("--releases", help="Take the terms from these releases. [exact tables of the training rows]"),
+        typer.Option(
+            "--releases", help="Take the terms from these releases. [exact tables of the training rows]"
+        ),
     ] = None,
     federations: Annotated[
         int, typer.Option("--federations", "-r", help="How many federations to train.")
@@ -38,6 +40,9 @@ def calibrate(
     attribute: Annotated[
         str | None, typer.Option("--attribute", help="Sensitive attribute of the gaps. [the schema's first]")
     ] = None,
+    bootstrap: Annotated[
+        int, typer.Option("--bootstrap", min=10, help="Bootstrap samples of the intervals.")
+    ] = 1000,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Where the weights go, for plan and select.")
     ] = Path("weights.toml"),
@@ -71,7 +76,7 @@ def calibrate(
         refuse_existing(table, force=force)
     low, high = _sizes(sizes)
     config = _config(rounds=rounds, evaluate_every=rounds, replicates=0, seed=seed)
-    frames = read_source(name_source(data, synthetic, 0))
+    frames = read_source(name_source(data, synthetic))
     known = find_schema(schema, synthetic, None)
     prepared = prepare(frames, known, test=test, seed=split_seed)
     _check_attribute(attribute, prepared.encoder.attributes)
@@ -99,7 +104,8 @@ def calibrate(
         try:
             found = study(
                 prepared, estimates, count=federations, sizes=(low, min(high, len(prepared.clients))), config=config,
-                seed=seed, cache=cache, workers=workers, attribute=attribute, on_done=after,
+                seed=seed, cache=cache, workers=workers, attribute=attribute, resamples=bootstrap,
+                on_done=after,
             )  # fmt: skip
         except KeyboardInterrupt:
             typer.echo("stopped; finished trainings are kept, run the same command to go on", err=True)
@@ -114,7 +120,7 @@ def _exact(frames: dict[str, object], schema: Schema, test: float, seed: int) ->
     from ..data.split import split_all
     from ..train.calibration import exact_estimates
 
-    train, _ = split_all(frames, test, seed=seed)  # type: ignore[arg-type]
+    train, _ = split_all(frames, test, seed=seed)
     return exact_estimates(train, schema)
 
 
@@ -135,9 +141,13 @@ def _check_attribute(attribute: str | None, known: tuple[str, ...]) -> None:
     from ..errors import SchemaError, nearest
 
     if attribute is not None and attribute not in known:
-        raise SchemaError(f"--attribute must be a sensitive column, got '{attribute}'{nearest(attribute, known)}")
+        raise SchemaError(
+            f"--attribute must be a sensitive column, got '{attribute}'{nearest(attribute, known)}"
+        )
     if not known:
-        raise SchemaError("calibration needs a sensitive column in the schema; declare one with role sensitive")
+        raise SchemaError(
+            "calibration needs a sensitive column in the schema; declare one with role sensitive"
+        )
 
 
 def _show(found: Study, output: Path, kept: int, *, json: bool) -> None:

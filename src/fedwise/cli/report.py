@@ -35,6 +35,10 @@ def report(
         bool,
         typer.Option("--frontier/--no-frontier", help="Search every size too, where that takes a moment."),
     ] = True,
+    forecast: Annotated[
+        bool,
+        typer.Option("--forecast/--no-forecast", help="Predict the trained model's metrics from the tables."),
+    ] = True,
     accept_flagged: Annotated[
         bool, typer.Option("--accept-flagged", help="Keep releases that fail the screen.")
     ] = False,
@@ -69,6 +73,7 @@ def report(
         baselines=baselines,
         accept_flagged=accept_flagged,
         frontier=frontier,
+        forecast=forecast,
         title=title,
         force=force,
     )

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -105,15 +105,17 @@ class Vega:
     Bundling takes seconds and holds the interpreter, so a process of its own does it while the pool is read.
     """
 
+    #: Made once for the whole process.
+    _ready: ClassVar[bytes] = b""
+
     def __init__(self) -> None:
-        program = (
-            "import sys, vl_convert; sys.stdout.write(vl_convert.javascript_bundle(vl_version=sys.argv[1]))"
-        )
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-c", program, VERSION], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
         self._lock = threading.Lock()
-        self._bundle = b""
+        self._process: subprocess.Popen[bytes] | None = None
+        if not Vega._ready:
+            program = "import sys, vl_convert; sys.stdout.write(vl_convert.javascript_bundle(vl_version=sys.argv[1]))"
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-c", program, VERSION], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            )
 
     def bundle(self) -> bytes:
         """The script; waits until it is ready.
@@ -124,18 +126,23 @@ class Vega:
             ``vl-convert-python`` is not installed.
         """
         with self._lock:
-            if not self._bundle:
-                self._bundle, _ = self._process.communicate()
-        if not self._bundle:
+            if self._process is not None:
+                made, _ = self._process.communicate()
+                self._process = None
+                Vega._ready = made or Vega._ready
+        if not Vega._ready:
             raise MissingExtra("the explorer's charts", "explore")
-        return self._bundle
+        return Vega._ready
 
     def close(self) -> None:
         """Stop bundling if it still runs."""
-        if self._process.poll() is None:
-            self._process.kill()
+        process = self._process
+        if process is not None and process.poll() is None:
+            process.kill()
         with self._lock:
-            self._process.communicate()
+            if self._process is not None:
+                self._process.communicate()
+                self._process = None
 
 
 def new_token() -> str:
@@ -195,6 +202,11 @@ def application(session: Session, *, token: str, port: int, vega: Vega) -> ASGIA
         found = await run_in_threadpool(session.settle, question, stale)
         return _json({"selection": found.to_dict(), "sentence": found.sentence})
 
+    async def forecast(request: Request) -> Response:
+        question = await _question(request)
+        stale = session.overtaken(*_page(request))
+        return _json({"measures": await run_in_threadpool(session.forecast, question, stale)})
+
     async def selection(request: Request) -> Response:
         question = Question.decode(request.query_params.get("q", ""))
         found = await run_in_threadpool(session.settle, question, lambda: False, whole=True)
@@ -214,6 +226,7 @@ def application(session: Session, *, token: str, port: int, vega: Vega) -> ASGIA
         Route("/api/answer", answer, methods=["POST"]),
         Route("/api/frontier", frontier, methods=["POST"]),
         Route("/api/settle", settle, methods=["POST"]),
+        Route("/api/forecast", forecast, methods=["POST"]),
         Route("/download/selection.json", selection),
         Route("/download/report.html", report),
     ]
@@ -242,12 +255,18 @@ def _page(request: Request) -> tuple[str, int]:
 
 
 async def _refusal(request: Request, error: Exception) -> Response:
-    """What went wrong, in one sentence; 409 where a newer question arrived."""
-    return _json({"error": str(error)}, 409 if isinstance(error, Stale) else 400)
+    """What went wrong, in one sentence.
+
+    An impossible wish is an ordinary answer to the page, which shows it: status 200, so that the browser's
+    console stays empty. An overtaken question is answered by the newer one.
+    """
+    if request.url.path.startswith("/api/"):
+        return _json({"stale": True} if isinstance(error, Stale) else {"error": str(error)})
+    return Response(f"{error}\n", 400, headers=_HEADERS, media_type="text/plain")
 
 
-def _json(value: Any, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(value), status, headers=_HEADERS, media_type="application/json")
+def _json(value: Any) -> Response:
+    return Response(msgspec.json.encode(value), headers=_HEADERS, media_type="application/json")
 
 
 def _file(name: str) -> Response:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -18,9 +18,10 @@ from ..objective import Terms
 from ..pool import Pool
 from ..report import charts, gather
 from ..report.build import Report
+from ..report.forecast import forecaster, measures
 from ..report.palette import COLOURS, TERM_LABELS
 from ..report.terms import as_terms, client_terms, federation_terms, signs
-from ..report.values import Group, Point
+from ..report.values import Group, Measure, Point
 from ..search import select
 from ..search.constraints import Constraints
 from ..search.control import Control
@@ -33,6 +34,9 @@ from ..search.sizes import parse_sizes
 from .question import Question
 from .rows import SharedRows
 
+if TYPE_CHECKING:
+    from ..forecast import Forecaster
+
 Floats = npt.NDArray[np.float64]
 
 #: Method of the settled answer: the one the command line reproduces.
@@ -42,8 +46,9 @@ SEED = 0
 LARGEST = 20
 _LARGE = 400
 _FEW = (1, 2, 3, 5, 8, 12, 16, 20)
-#: Open pages remembered.
+#: Open pages and settled answers remembered.
 _PAGES = 32
+_REMEMBERED = 16
 #: Clients × cells up to which estimates are made anew for every settled answer.
 _SMALL_CELLS = 500_000
 
@@ -80,7 +85,10 @@ class Session:
         self.everyone: Floats = federation_terms(self.estimates, np.arange(len(pool))[None, :])[0]
         self.rows = SharedRows(self.estimates)
         self._newest: dict[str, int] = {}
+        self._settled: dict[tuple[Question, bool], Selection] = {}
         self._lock = threading.Lock()
+        self._forecasters: list[Forecaster | None] = []
+        self._building = threading.Lock()
 
     # What is on the table -----------------------------------------------------------------------------------
 
@@ -205,7 +213,11 @@ class Session:
             if stale():
                 raise KeyboardInterrupt
 
-        source = self.pool if whole or self.pool.matrix.size <= _SMALL_CELLS else self.estimates
+        whole = whole or self.pool.matrix.size <= _SMALL_CELLS
+        known = self._settled.get((question, whole))
+        if known is not None:
+            return known
+        source = self.pool if whole else self.estimates
         selection = select(
             source,
             question.k,
@@ -219,7 +231,22 @@ class Session:
         )
         if stale():
             raise Stale("a newer question arrived")
+        with self._lock:
+            while len(self._settled) >= _REMEMBERED:
+                del self._settled[next(iter(self._settled))]
+            self._settled[question, whole] = selection
         return selection
+
+    def forecast(self, question: Question, stale: Callable[[], bool]) -> list[Measure]:
+        """Predicted metrics of the federation on the screen. Raises `Stale` when overtaken."""
+        known = self._settled.get((question, True)) or self._settled.get((question, False))
+        clients = known.clients if known is not None else self.answer(question)["clients"]
+        with self._building:
+            if stale():
+                raise Stale("a newer question arrived")
+            if not self._forecasters:
+                self._forecasters.append(forecaster(self.estimates))
+            return measures(self._forecasters[0], clients, seed=SEED)
 
     def command(self, question: Question) -> str:
         """The command line that reproduces the settled answer."""

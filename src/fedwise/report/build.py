@@ -22,6 +22,7 @@ from ..search.frontier import frontier as trace_frontier
 from ..search.selection import Selection
 from . import charts, gather, outcome_charts, page
 from .alerts import alerts
+from .forecast import forecaster, measures
 from .map_chart import tile_map
 from .training import GAPS, METRICS, Runs, training
 from .values import AuditValue, Measure, Point, Values
@@ -46,7 +47,7 @@ class Report:
         runs: Runs | None = None,
         audits: Iterable[Audit | AuditValue] = (),
         frontier: Frontier | bool = True,
-        forecast: Sequence[Measure] = (),
+        forecast: Sequence[Measure] | bool = True,
         commands: Sequence[str] = (),
         privacy_notes: Sequence[str] = (),
         digests: Mapping[str, str] | None = None,
@@ -67,7 +68,7 @@ class Report:
         frontier
             A frontier already computed; ``True`` to compute one over k where that takes a moment, or ``False``.
         forecast
-            Predicted metrics of the trained model.
+            Predicted metrics of the trained model; ``True`` to predict them here, or ``False``.
         commands
             The command lines that lead here.
         privacy_notes
@@ -86,6 +87,9 @@ class Report:
         names = list(estimates.clients) if estimates is not None else []
         points = _points(pool, selection, frontier)
         what = f"{selection.k} of {len(names) or selection.pool} clients"
+        if isinstance(forecast, bool):
+            found = forecaster(estimates) if forecast and estimates is not None else None
+            forecast = measures(found, selection.clients, seed=selection.seed)
         verdict = gather.verdict(selection, len(names) or selection.pool)
         marks = {
             "Plan": pool.plan.digest if pool else selection.plan_digest or "",

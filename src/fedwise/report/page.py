@@ -88,6 +88,7 @@ def _render(template: str, v: Values, specs: Mapping[str, Spec]) -> str:
         term_labels=TERM_LABELS,
         why_rows=_reasons(v.clients),
         training_labels=labels,
+        forecast_rows=_forecast_rows(v, labels),
         training_rows=_training_rows(v, labels),
         training_charts=[
             ("curve-balanced_accuracy", METRICS["balanced_accuracy"]),
@@ -114,4 +115,21 @@ def _training_rows(v: Values, labels: Sequence[str]) -> list[tuple[str, list[Mea
         (title, [found.get((metric, label)) for label in labels])
         for metric, title in METRICS.items()
         if any((metric, label) in found for label in labels)
+    ]
+
+
+def _forecast_rows(v: Values, labels: Sequence[str]) -> list[tuple[str, float, float, str]]:
+    """What was predicted beside what the chosen federation reached."""
+    if v.training is None or not labels:
+        return []
+    reached = {m.metric: m.value for m in v.training.final if m.label == labels[0]}
+    return [
+        (
+            METRICS[m.metric],
+            m.value,
+            reached[m.metric],
+            f"{reached[m.metric] - m.value:+.4f}".replace("-", "−"),
+        )
+        for m in v.verdict.forecast
+        if m.metric in reached
     ]

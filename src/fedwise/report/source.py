@@ -42,6 +42,7 @@ def build_report(
     baselines: Mapping[str, Sequence[str | Path]] | None = None,
     accept_flagged: bool = False,
     frontier: bool = True,
+    forecast: bool = True,
     title: str | None = None,
     force: bool = True,
 ) -> Report:
@@ -57,7 +58,7 @@ def build_report(
         Parts that lie elsewhere than beside the source.
     baselines
         Further run directories by label; several of one label are its seeds.
-    accept_flagged, frontier, title, force
+    accept_flagged, frontier, forecast, title, force
         As in `Pool.load`, `Report.of` and `Report.save`.
 
     Raises
@@ -86,6 +87,7 @@ def build_report(
         runs=runs,
         audits=_audits(found) if found else (),
         frontier=frontier,
+        forecast=forecast,
         commands=_commands(selection, pool, config, place),
         privacy_notes=_privacy_notes(folder / "privacy.json", config, trained=bool(runs)) if whole else (),
         digests={"Training data": config["fingerprint"]} if config.get("fingerprint") else None,

@@ -13,8 +13,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import msgspec
+from scipy.optimize import brentq
 
 from ..errors import FedwiseError, MissingExtra
+from ..privacy.calibration import gaussian_delta
 
 #: (noise multiplier, sampling rate, steps) of each mechanism.
 History = tuple[tuple[float, float, int], ...]
@@ -51,8 +53,8 @@ def epsilon(history: Sequence[tuple[float, float, int]], delta: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _epsilon(history: History, delta: float) -> float:
-    rough = _opacus(history, delta, 0.05)
-    return _opacus(history, delta, min(0.01, max(ERROR * rough, 1e-4)))
+    found = _opacus(history, delta, 0.01)
+    return found if ERROR * found >= 0.01 else _opacus(history, delta, max(ERROR * found, 1e-4))
 
 
 def _opacus(history: History, delta: float, error: float) -> float:
@@ -71,59 +73,47 @@ def _opacus(history: History, delta: float, error: float) -> float:
 def calibrate(target: float, delta: float, rate: float, steps: int) -> float:
     """Noise multiplier whose ε after `steps` steps at `rate` is at most `target`, and within 1% of it.
 
-    ε falls smoothly with the multiplier, about as a power of it, so secant steps on logarithms from the
-    RDP calibration find it in a few evaluations; what is returned has been checked against the target.
+    ε falls smoothly with the multiplier, about as a power of it, so secant steps on logarithms find it in a
+    few evaluations; what is returned has been checked against the target.
     """
     if not (math.isfinite(target) and target > 0 and 0 < rate <= 1 and steps > 0):
         raise FedwiseError(f"training epsilon must be a positive number, got {target}")
-    safe = _rdp(target, delta, rate, steps)
+    error = min(0.01, max(ERROR * target, 1e-4))
 
     def excess(sigma: float) -> float:
-        error = min(0.01, max(ERROR * target, 1e-4))
         return math.log(_opacus(((sigma, rate, steps),), delta, error) / (target * (1 - ERROR)))
 
-    # PRV does not exceed RDP, so the start holds the promise; aim just below the target.
-    low, at_low = safe, excess(safe)
-    sigma = safe * math.exp(0.8 * at_low)
-    best = safe
-    for _ in range(8):
+    sigma = _guess(target, delta, rate, steps)
+    before, slope, best = (0.0, 0.0), -1.5, math.inf
+    for _ in range(20):
+        if sigma > 1e5:
+            raise FedwiseError(f"training epsilon {target} needs more noise than can train; raise it")
         at = excess(sigma)
         if at <= 0:
             best = min(best, sigma)
-        if abs(at) <= ERROR or sigma == low:
+        if -ERROR <= at <= 0 or best < sigma:
             break
-        slope = (at - at_low) / math.log(sigma / low)
-        low, at_low = sigma, at
-        sigma = sigma * math.exp(-(at + ERROR / 2) / slope) if slope < 0 else sigma * 1.05
+        if before[0]:
+            slope = min((at - before[1]) / math.log(sigma / before[0]), -0.2)
+        before = sigma, at
+        # Aim at the middle of the accepted band, and never jump by more than a factor of four.
+        sigma *= math.exp(min(max(-(at + ERROR / 2) / slope, -1.4), 1.4))
+    if math.isinf(best):
+        raise FedwiseError(f"training epsilon {target} cannot be calibrated; choose another")
     return best
 
 
-def _rdp(target: float, delta: float, rate: float, steps: int) -> float:
-    """A multiplier that keeps the promise by Rényi accounting: coarse, quick, and safe."""
-    try:
-        from opacus.accountants.utils import get_noise_multiplier
-    except ImportError:
-        raise MissingExtra("privacy accounting of training", "train") from None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            found = get_noise_multiplier(
-                target_epsilon=target,
-                target_delta=delta,
-                sample_rate=rate,
-                steps=steps,
-                accountant="rdp",
-                epsilon_tolerance=0.02 * target,
-            )
-            return float(found)
-        except ValueError:
-            # Below ε of about 0.2 the Rényi orders run out: double until the promise holds.
-            sigma = 2.0
-    while _opacus(((sigma, rate, steps),), delta, min(0.01, ERROR * target)) > target * (1 - ERROR):
-        sigma *= 2
-        if sigma > 1e5:
-            raise FedwiseError(f"training epsilon {target} needs more noise than can train; raise it")
-    return sigma
+def _guess(target: float, delta: float, rate: float, steps: int) -> float:
+    """Multiplier by the central limit of Gaussian differential privacy (Bu, Dong, Long, Su 2020).
+
+    mu = rate · √(steps · (e^(1/σ²) − 1)), or √steps / σ at rate 1: a start, checked later.
+    """
+    if gaussian_delta(1e-6, target) >= delta:
+        raise FedwiseError(f"training epsilon {target} needs more noise than can train; raise it")
+    mu = float(brentq(lambda m: gaussian_delta(m, target) - delta, 1e-6, 1e3))
+    if rate == 1.0:
+        return math.sqrt(steps) / mu
+    return max(0.2, 1.0 / math.sqrt(math.log1p(mu**2 / (rate**2 * steps))))
 
 
 def compose(

@@ -105,6 +105,7 @@ def study(
     workers: int = 2,
     goals: Mapping[str, Goal] = GOALS,
     attribute: str | None = None,
+    resamples: int = 1000,
     on_done: Callable[[int, pl.DataFrame, bool], None] | None = None,
 ) -> Study:
     """Draw federations, train each, test all on the same held-out rows, fit and judge the weights.
@@ -119,6 +120,8 @@ def study(
         Directory of finished trainings; a second call goes on where the first stopped.
     attribute
         Sensitive attribute of the fairness gaps; default the first.
+    resamples
+        Bootstrap samples of the intervals.
     """
     shared = [client for client in prepared.clients if client in set(estimates.clients)]
     if not shared:
@@ -131,7 +134,7 @@ def study(
     ran = train_all(prepared, work, cache=Cache(cache, prepared), workers=workers, on_done=on_done)
     attribute = attribute or prepared.encoder.attributes[0]
     metrics = {name: np.array([final(run, name, attribute) for run in ran]) for name in goals}
-    fitted = calibrate(table, metrics, goals, seed=seed)
+    fitted = calibrate(table, metrics, goals, seed=seed, resamples=resamples)
     return Study(tuple(federations), table, metrics, fitted)
 
 

@@ -25,7 +25,10 @@ _LOSS_SAMPLERS = frozenset({"ucb_cs", "threshold", "power_of_choice"})
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Everything that decides a run, beside the data and the federation."""
+    """Everything that decides a run, beside the data and the federation.
+
+    `replicates` bootstrap samples bound the metrics of the last round; with 0 it is tested like any other.
+    """
 
     rounds: int = 50
     strategy: str = "fedavg"
@@ -261,7 +264,7 @@ def _test(
     names = prepared.encoder.attributes
     out = []
     for label, rows, scores in (("all", everyone, logits), ("own", everyone.take(own), logits[own])):
-        if last:
+        if last and config.replicates:
             values = metrics.final(scores, rows, names, replicates=config.replicates, seed=config.seed)
         else:
             values = metrics.evaluate(scores, rows, names)

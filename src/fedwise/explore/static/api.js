@@ -9,10 +9,10 @@ async function send(path, body) {
     headers: { "content-type": "application/json" },
     body,
   });
-  if (response.status === 409) return null;
+  if (!response.ok) throw new Error("the server refused the question");
   const answer = await response.json();
-  if (!response.ok) throw new Error(answer.error ?? "the server refused the question");
-  return answer;
+  if (answer.error) throw new Error(answer.error);
+  return answer.stale ? null : answer;
 }
 
 export function channel(path, show, fail) {
@@ -39,9 +39,9 @@ export function channel(path, show, fail) {
 }
 
 // For work that takes a while: starts after a pause, and a newer question makes the server drop the older one.
-export function patient(path, show, fail, pause = 350) {
+export function patient(path, show, fail, pause) {
   let timer = 0, latest = 0;
-  return (body, tag) => {
+  const ask = (body, tag) => {
     clearTimeout(timer);
     const mine = ++latest;
     timer = setTimeout(async () => {
@@ -53,6 +53,11 @@ export function patient(path, show, fail, pause = 350) {
       }
     }, pause);
   };
+  const cancel = () => {
+    clearTimeout(timer);
+    latest++;
+  };
+  return { ask, cancel };
 }
 
 export async function pool() {

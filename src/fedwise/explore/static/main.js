@@ -12,6 +12,8 @@ const find = (id) => document.getElementById(id);
 const pool = await api.pool();
 let { state, other } = fromHash(location.hash, pool);
 let answer = null, answerB = null, selection = null, asked = 0;
+// Forecasts by question: they stay true, so coming back to a question finds its forecast.
+const forecasts = new Map();
 
 useColours(pool.palette);
 const promise = pool.privacy;
@@ -29,17 +31,26 @@ const ask = api.channel("api/answer", (found, tag) => {
   find("problem").hidden = true;
   show(false);
   requestAnimationFrame(() => { find("federation").dataset.answered = tag; });
+  if (tag !== asked) return;
+  // Only when the newest question is answered may slower work have the machine.
+  const body = question(state);
+  frontier.ask(body);
+  settled.ask(body, body);
 }, trouble);
-const askB = api.channel("api/answer", (found) => { answerB = found; show(false); }, trouble);
-const askFrontier = api.patient("api/frontier", (found) => {
+const askB = api.channel("api/answer", (found, tag) => { answerB = found; show(false); forecastB.ask(tag, tag); }, trouble);
+const frontier = api.patient("api/frontier", (found) => {
   find("frontier").classList.remove("waiting");
   if (found.spec) draw(find("frontier"), found.spec);
-}, trouble, 300);
-const askSettled = api.patient("api/settle", (found, tag) => {
+}, trouble, 150);
+const settled = api.patient("api/settle", (found, tag) => {
   if (tag !== question(state)) return;
   selection = found.selection;
   show(true);
-}, trouble, 500);
+  forecast.ask(tag, tag);
+}, trouble, 400);
+const remember = (found, tag) => { forecasts.set(tag, found.measures); show(false); };
+const forecast = api.patient("api/forecast", remember, () => {}, 50);
+const forecastB = api.patient("api/forecast", remember, () => {}, 400);
 
 function trouble(error) {
   find("problem").textContent = `${error.message.charAt(0).toUpperCase()}${error.message.slice(1)}.`;
@@ -62,16 +73,22 @@ function refresh() {
   showControls(state);
   const body = question(state);
   ask(body, ++asked);
-  if (other) askB(question(other.kind === "pin" ? other.state : without(state, other.client)));
+  if (other) askB(questionB(), questionB());
   find("frontier").classList.add("waiting");
-  askFrontier(body);
-  askSettled(body, body);
+  frontier.cancel();
+  settled.cancel();
+  forecast.cancel();
+  forecastB.cancel();
   const q = `?q=${encodeURIComponent(body)}`;
   find("get-selection").href = `download/selection.json${q}`;
   find("get-report").href = `download/report.html${q}`;
 }
 
-function show(settled) {
+function questionB() {
+  return question(other.kind === "pin" ? other.state : without(state, other.client));
+}
+
+function show(final) {
   if (!answer) return;
   // The settled search may have found a better federation than the quick one.
   const mine = selection && selection.loss < answer.loss - 1e-12 ? { ...answer, ...selection } : answer;
@@ -81,7 +98,7 @@ function show(settled) {
   const b = other ? answerB : null;
   const title = other?.kind === "without" ? `Without ${other.client}` : "Pinned";
   card(find("now"), other ? "Now" : "Federation", mine, {
-    labels: pool.terms, other: b, note, frequency: selection?.frequency && Object.keys(selection.frequency).length ? selection.frequency : null,
+    labels: pool.terms, other: b, note, forecast: forecasts.get(question(state)), frequency: selection?.frequency && Object.keys(selection.frequency).length ? selection.frequency : null,
     onWithout: (client) => compare({ kind: "without", client }),
   });
   find("other").hidden = !b;
@@ -92,13 +109,13 @@ function show(settled) {
         : element("button", { type: "button", class: "plain", onclick: () => { const old = other.state; compare({ kind: "pin", state }); change(old); } }, "Swap"),
       element("button", { type: "button", class: "plain", id: "close", onclick: () => { other = null; answerB = null; refresh(); show(false); } }, "Close"),
     ];
-    card(find("other"), title, b, { labels: pool.terms, other: mine, note: "", buttons });
+    card(find("other"), title, b, { labels: pool.terms, other: mine, note: "", buttons, forecast: forecasts.get(questionB()) });
   }
   showMap(state, chosen);
-  showTable(state, chosen, settled);
+  showTable(state, chosen, final);
   find("command").textContent = answer.command;
   draw(find("terms"), b ? beside(answer.spec, b.spec, title) : answer.spec);
-  if (settled) find("federation").dataset.settled = asked;
+  if (final) find("federation").dataset.settled = asked;
 }
 
 find("pin").addEventListener("click", () => compare({ kind: "pin", state }));

@@ -4,7 +4,7 @@ import { element, number, signed } from "./words.js";
 
 const ORDER = ["direct_bias", "proxy_bias", "redundancy", "signal"];
 
-export function card(host, title, answer, { labels, other, frequency, note, buttons = [], onWithout }) {
+export function card(host, title, answer, { labels, other, frequency, forecast, note, buttons = [], onWithout }) {
   const theirs = new Set(other?.clients ?? []);
   const chips = answer.clients.map((client) => {
     const share = frequency?.[client];
@@ -18,7 +18,7 @@ export function card(host, title, answer, { labels, other, frequency, note, butt
     );
   });
   const difference = (mine, yours) => (other ? element("small", {}, signed(mine - yours)) : null);
-  host.replaceChildren(
+  host.replaceChildren(...[
     element("div", { class: "head" }, element("h2", {}, title), ...buttons),
     element("ul", { class: "chips", "aria-label": `${title}: clients` }, ...chips),
     element(
@@ -30,6 +30,12 @@ export function card(host, title, answer, { labels, other, frequency, note, butt
       "dl", { class: "terms" },
       ...ORDER.map((key) => element("div", { class: key }, element("dt", {}, labels[key]), element("dd", {}, number(answer.terms[key]), difference(answer.terms[key], other?.terms[key])))),
     ),
+    forecast?.length
+      ? element(
+          "dl", { class: "terms forecast" },
+          ...forecast.map((m) => element("div", {}, element("dt", {}, m.label), element("dd", {}, number(m.value, 3), m.low === null ? null : element("small", {}, `${number(m.low, 3)} to ${number(m.high, 3)}`)))),
+        )
+      : null,
     element("p", { class: "note" }, note),
-  );
+  ].filter(Boolean));
 }
