@@ -54,6 +54,7 @@ def _panel(x0: float, points: Points, label: str, title: str) -> str:
     line = " ".join(f"{a:.1f},{b:.1f}" for a, b in (place(x, y) for x, y in points))
     parts.append(f'<polyline points="{line}" fill="none" stroke="#1f77b4" stroke-width="2"/>')
     parts += [
-        f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3" fill="#1f77b4"/>' for a, b in (place(x, y) for x, y in points)
+        f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3" fill="#1f77b4"/>'
+        for a, b in (place(x, y) for x, y in points)
     ]
     return "\n".join(parts)

@@ -64,9 +64,13 @@ class Calibration(msgspec.Struct, frozen=True):
 
     def to_toml(self) -> str:
         """A ``weights.toml`` that `plan` and `select` take."""
-        lines = ["# made by fedwise calibrate; see the comments for how the weights did on held-out federations"]
+        lines = [
+            "# made by fedwise calibrate; see the comments for how the weights did on held-out federations"
+        ]
         for judgement in self.judgements:
-            shown = ", ".join(f"{c.metric} {c.value:+.2f} [{c.low:+.2f}, {c.high:+.2f}]" for c in judgement.correlations)
+            shown = ", ".join(
+                f"{c.metric} {c.value:+.2f} [{c.low:+.2f}, {c.high:+.2f}]" for c in judgement.correlations
+            )
             lines.append(f"# {judgement.name}: score {judgement.score:.3f}; {shown}")
         lines.append("[weights]")
         lines += [f"{name} = {getattr(self.weights, name):.6g}" for name in ("alpha", "beta", "gamma", "lam")]
@@ -74,7 +78,12 @@ class Calibration(msgspec.Struct, frozen=True):
 
 
 def calibrate(
-    terms: Floats, metrics: Mapping[str, Floats], goals: Mapping[str, Goal], *, seed: int = 0, resamples: int = 1000
+    terms: Floats,
+    metrics: Mapping[str, Floats],
+    goals: Mapping[str, Goal],
+    *,
+    seed: int = 0,
+    resamples: int = 1000,
 ) -> Calibration:
     """Fit on a random half of the federations, judge on the other half, next to the baselines.
 

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import make_people
 
 import fedwise as fw
+from conftest import make_people
 from fedwise.cli.select import forecast_objective
 from fedwise.search import Selection
 

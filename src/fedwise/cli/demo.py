@@ -176,9 +176,8 @@ def _train(
     with progress() as bar:
         task = bar.add_task("5. training", total=rounds * len(federations), best="")
         for label, federation in federations.items():
-            run = simulate(
-                prepared, federation, config, on_round=lambda _: bar.update(task, advance=1, best=label)
-            )  # noqa: B023
+            bar.update(task, best=label)
+            run = simulate(prepared, federation, config, on_round=lambda _: bar.update(task, advance=1))
             found = {
                 "federation": federation,
                 "balanced_accuracy": run.value("balanced_accuracy"),

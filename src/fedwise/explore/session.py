@@ -62,7 +62,7 @@ class Found(NamedTuple):
     evaluations: int
 
 
-class Stale(FedwiseError):  # noqa: N818 - a state of affairs, not a fault
+class Stale(FedwiseError):
     """A newer question arrived; nobody waits for this answer any more."""
 
 

@@ -51,7 +51,7 @@ _SENTENCES = {
 }
 
 
-class Declined(FedwiseError):  # noqa: N818
+class Declined(FedwiseError):
     """A plan the policy does not allow. Carries a fixed reason only."""
 
     def __init__(self, refusal: Refusal) -> None:

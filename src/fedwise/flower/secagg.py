@@ -159,7 +159,7 @@ class SecAgg(GridView):
         )
 
 
-class _Stopped(Exception):  # noqa: N818
+class _Stopped(Exception):
     def __init__(self, stage: int, active: set[int]) -> None:
         super().__init__()
         self.stage, self.active = stage, active
