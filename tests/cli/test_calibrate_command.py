@@ -45,7 +45,8 @@ def clients(tmp_path_factory: pytest.TempPathFactory, small_schema: fw.Schema) -
 def run(clients: Path, out: Path, *more: str) -> dict[str, object]:
     arguments = [
         "--data", str(clients / "data"), "--schema", str(clients / "schema.toml"), "-r", "8", "--sizes", "1:3",
-        "--rounds", "2", "--bootstrap", "20", "--workers", "1", "--cache", str(out / "cache"),
+        "--rounds", "2", "--bootstrap", "20",
+        "--workers", "1", "--cache", str(out / "cache"),
         "-o", str(out / "weights.toml"), "--json",
     ]  # fmt: skip
     result = CliRunner().invoke(app, [*arguments, *more], catch_exceptions=False)

@@ -218,7 +218,8 @@ def test_huge_questions_are_cut_off(browser: Browser) -> None:
 
 def test_overtaken_questions_are_told_so(browser: Browser) -> None:
     browser.known("POST", "/api/answer", body=GOOD, query="page=p&n=9")
-    answer = browser.known("POST", "/api/settle", body=GOOD, query="page=p&n=8")
+    fresh = GOOD.replace(b"2.0", b"2.345")
+    answer = browser.known("POST", "/api/settle", body=fresh, query="page=p&n=8")
     assert answer.json == {"stale": True}
 
 

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from ..search import Selection
 
 
+#: Metrics of the closing table, with their headings.
+_SHOWN = {"balanced_accuracy": "balanced accuracy", "f1": "F1", "spd": "SPD", "eod": "EOD"}
+
+
 def demo(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Directory for everything the demo makes.")
@@ -151,53 +155,46 @@ def _train(
     seed: int,
 ) -> dict[str, Any] | None:
     import numpy as np
+    import polars as pl
 
     from ..errors import MissingExtra
 
-    console = stderr()
     try:
+        from ..train.compare import compare, jobs
         from ..train.federation import prepare
-        from ..train.simulate import Config, simulate
+        from ..train.simulate import Config
 
         prepared = prepare(clients, schema)
     except (ImportError, MissingExtra):
-        console.print("5. training left out: it needs pip install 'fedwise[train]'", markup=False)
+        stderr().print("5. training left out: it needs pip install 'fedwise[train]'", markup=False)
         return None
     rng = np.random.default_rng(seed)
-    names = sorted(clients)
     federations = {"chosen": list(selection.clients)}
     for number in (1, 2, 3):
-        federations[f"random {number}"] = sorted(
-            rng.choice(names, len(selection.clients), replace=False).tolist()
-        )
-    config = Config(rounds=rounds, seed=seed, evaluate_every=1, replicates=100)
-    attribute = schema.columns[schema.sensitive[0]].name
-    rows, outcome = [], {}
+        drawn = rng.choice(sorted(clients), len(selection.clients), replace=False)
+        federations[f"random {number}"] = sorted(drawn.tolist())
+    config = Config(rounds=rounds, seed=seed, replicates=100)
+    work = jobs(federations, strategies=["fedavg"], samplers=["full"], seeds=[seed], config=config)
     with progress() as bar:
-        task = bar.add_task("5. training", total=rounds * len(federations), best="")
-        for label, federation in federations.items():
-            bar.update(task, best=label)
-            run = simulate(prepared, federation, config, on_round=lambda _: bar.update(task, advance=1))
-            found = {
-                "federation": federation,
-                "balanced_accuracy": run.value("balanced_accuracy"),
-                "f1": run.value("f1"),
-                "spd": run.value("spd", attribute=attribute),
-                "eod": run.value("eod", attribute=attribute),
-            }
-            outcome[label] = found
-            rows.append(
-                [
-                    label,
-                    ", ".join(federation),
-                    *(f"{found[m]:.4f}" for m in ("balanced_accuracy", "f1", "spd", "eod")),
-                ]
-            )
+        task = bar.add_task("5. training", total=len(work), best="")
+        table = compare(
+            prepared,
+            work,
+            on_done=lambda job, _: bar.update(task, advance=1, best=f"{job.federation} trained"),
+        )
+    table.write_parquet(output / "comparison.parquet")
+    final = table.filter((pl.col("round") == rounds) & (pl.col("rows") == "all"))
+    outcome, rows = {}, []
+    for label, members in federations.items():
+        own = final.filter(pl.col("federation") == label)
+        found = {m: float(own.filter(pl.col("metric") == m)["value"][0]) for m in _SHOWN}
+        outcome[label] = {"federation": members, **found}
+        rows.append([label, ", ".join(members), *(f"{found[m]:.4f}" for m in _SHOWN)])
     print_table(
         f"5. {rounds} rounds of FedAvg each, tested on the same held-out rows of all {len(clients)} states",
-        ["federation", "clients", "balanced accuracy", "F1", "SPD", "EOD"],
+        ["federation", "clients", *_SHOWN.values()],
         rows,
-        right=["balanced accuracy", "F1", "SPD", "EOD"],
+        right=list(_SHOWN.values()),
     )
     return outcome
 

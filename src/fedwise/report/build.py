@@ -82,6 +82,8 @@ class Report:
             The selection does not belong to the pool, or a table of metrics cannot be read.
         """
         estimates = estimate(pool, selection.estimator or "shrinkage") if pool is not None else None
+        if estimates is not None:
+            gather.check_members(estimates, selection)
         shown = [_audit_value(audit) for audit in audits]
         outcome = training(runs) if runs else None
         names = list(estimates.clients) if estimates is not None else []

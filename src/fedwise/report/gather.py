@@ -108,7 +108,6 @@ def privacy(plan: Plan | None, *, simulated: bool, training: Sequence[str] = ())
 
 def clients(estimates: Estimates, selection: Selection) -> list[ClientValue]:
     """Every client: its own terms, its part in the federation or the price of bringing it in."""
-    check_members(estimates, selection)
     alone = client_terms(estimates)
     losses = alone @ signs(selection.weights)
     parts = {part.client: part for part in selection.contributions}

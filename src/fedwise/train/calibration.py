@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,6 +71,10 @@ def draw_federations(
         raise FedwiseError(
             f"sizes must satisfy 1 <= low <= high <= {len(clients)} (the clients), got {low} and {high}"
         )
+    if count > sum(math.comb(len(clients), k) for k in range(low, high + 1)):
+        raise FedwiseError(
+            f"there are fewer than {count} different federations of these sizes; ask for fewer"
+        )
     rng = np.random.default_rng((seed, 0xCA1))
     found: dict[tuple[str, ...], None] = {}
     for _ in range(50 * count):
@@ -77,7 +82,7 @@ def draw_federations(
         found[tuple(sorted(rng.choice(np.array(clients), size=k, replace=False).tolist()))] = None
         if len(found) == count:
             return list(found)
-    raise FedwiseError(f"there are fewer than {count} different federations of these sizes; ask for fewer")
+    raise FedwiseError(f"{count} different federations were not found by drawing; ask for fewer")
 
 
 def exact_estimates(frames: Mapping[str, FrameLike], schema: Schema) -> Estimates:

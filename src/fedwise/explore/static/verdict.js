@@ -30,6 +30,7 @@ export function card(host, title, answer, { labels, other, frequency, forecast, 
       "dl", { class: "terms" },
       ...ORDER.map((key) => element("div", { class: key }, element("dt", {}, labels[key]), element("dd", {}, number(answer.terms[key]), difference(answer.terms[key], other?.terms[key])))),
     ),
+    forecast?.length ? element("h3", {}, "Forecast of the trained model") : null,
     forecast?.length
       ? element(
           "dl", { class: "terms forecast" },
