@@ -31,7 +31,7 @@ bench: $(VENV)/.test
 	$(BIN)/python benchmarks/train.py
 
 soak: $(VENV)/.test
-	$(BIN)/pytest -m soak --override-ini "addopts=-ra" tests
+	$(BIN)/pytest -m soak --override-ini "addopts=-ra --import-mode=importlib" tests
 
 # The stamps carry the inputs: a second run with nothing changed starts at once.
 $(VENV)/bin/python:

@@ -56,10 +56,14 @@ def _number(field: str, title: str, *, log: bool = False, zero: bool = False, **
 def strips(table: pl.DataFrame, groups: Sequence[str], metrics: dict[str, str], *, size: int = 240) -> Spec:
     """One dot a training: groups down, metrics across, tasks as rows. Columns ``title, group, metric, value``."""
     present = [group for group in groups if group in set(table["group"])]
+    table = table.filter(pl.col("group").is_in(present))
     point = {
         "mark": {"type": "point", "filled": True, "size": 34, "opacity": 0.65},
         "encoding": {
-            "y": {"field": "group", "type": "nominal", "sort": present, "title": None},
+            "y": {
+                "field": "group", "type": "nominal", "sort": present, "title": None,
+                "axis": {"labelOverlap": False},
+            },
             "x": _number("value", "", tickCount=5),
             "color": {
                 "field": "group", "type": "nominal", "legend": None,

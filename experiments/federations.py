@@ -155,7 +155,7 @@ def draw_matched(
 
 
 def selections(
-    bundle: Bundle, *, sizes: Sequence[int], store: Store, reference: Path | None
+    bundle: Bundle, *, sizes: Sequence[int], store: Store, reference: Path | None, steps: int = 2000
 ) -> list[dict[str, Any]]:
     """Chosen federations for every size: default and paper mode at ε = 1, exact tables, the paper's list."""
     truth = bundle.sex.truth()
@@ -196,7 +196,7 @@ def selections(
                  "members": printed}
             )  # fmt: skip
         # The forecast is a search of its own in Python: the smallest size says enough.
-        for label, found in (forecasts(bundle, k, store) if k == sizes[0] else {}).items():
+        for label, found in (forecasts(bundle, k, store, steps) if k == sizes[0] else {}).items():
             out.append(
                 {
                     "task": bundle.source.name,
@@ -212,13 +212,13 @@ def selections(
     return out
 
 
-def forecasts(bundle: Bundle, k: int, store: Store) -> dict[str, dict[str, Any]]:
+def forecasts(bundle: Bundle, k: int, store: Store, steps: int = 2000) -> dict[str, dict[str, Any]]:
     """What the forecast likes best from the same releases, by label; nothing where there is no forecast."""
     try:
         from forecast_choice import GOALS, choose_by_forecast
     except ImportError:
         return {}
-    return {label: choose_by_forecast(bundle, k, label, store) for label in GOALS}
+    return {label: choose_by_forecast(bundle, k, label, store, steps=steps) for label in GOALS}
 
 
 def sweep(

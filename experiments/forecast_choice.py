@@ -17,13 +17,16 @@ from fedwise.search import Annealing, select
 GOALS = {"forecast accuracy": "accuracy", "forecast fair": {"accuracy": 1.0, "eod": -1.0}}
 
 
-def choose_by_forecast(bundle: Bundle, k: int, label: str, store: Store) -> dict[str, Any]:
+def choose_by_forecast(
+    bundle: Bundle, k: int, label: str, store: Store, *, steps: int = 2000
+) -> dict[str, Any]:
     """The federation with the best forecast at ε = 1, first draw of the noise."""
     question = {
-        "what": "forecast/2",
+        "what": "forecast/3",
         "code": code_digest(),
         "tables": bundle.sex.digest,
         "k": k,
+        "steps": steps,
         "goal": GOALS[label],
     }
 
@@ -31,7 +34,7 @@ def choose_by_forecast(bundle: Bundle, k: int, label: str, store: Store) -> dict
         estimates = estimate(bundle.sex.pool(1.0, seed=0))
         wall, cpu = time.perf_counter(), time.process_time()
         found = select(
-            estimates, k, objective=Forecast(GOALS[label]), method=Annealing(chains=2, steps=2000), alternatives=0,
+            estimates, k, objective=Forecast(GOALS[label]), method=Annealing(chains=2, steps=steps), alternatives=0,
             evidence="none", threads=1,
         )  # fmt: skip
         return {

@@ -58,6 +58,8 @@ class Scale:
     #: Compile the search before it is timed.
     warm: bool = True
     resamples: int = 1000
+    #: Proposals of each chain that searches by forecast.
+    forecast_steps: int = 2000
 
 
 FULL = Scale()
@@ -69,7 +71,7 @@ QUICK = Scale(
 TINY = Scale(
     rounds=2, every=1, sizes=(3,), seeds=1, random={3: 2}, matched={3: 2}, others=1, draws=1, trained_draws=1,
     epsilons=(1.0, float("inf")), calibrated=8, calibrated_sizes=(2, 3), states=6, mean_rows=150, test_rows=600,
-    warm=False, resamples=20,
+    warm=False, resamples=20, forecast_steps=40,
 )  # fmt: skip
 
 
@@ -88,7 +90,9 @@ class Evaluation:
         print(f"[{bundle.source.name}] selecting", flush=True)
         if scale.warm:
             feds.warm_up(bundle.sex)
-        self.chosen = feds.selections(bundle, sizes=scale.sizes, store=self.store, reference=reference)
+        self.chosen = feds.selections(
+            bundle, sizes=scale.sizes, store=self.store, reference=reference, steps=scale.forecast_steps
+        )
         self.swept = feds.sweep(
             bundle, k=self.first, draws=scale.draws, epsilons=scale.epsilons, store=self.store
         )
@@ -251,6 +255,7 @@ def evaluate(
                     test_rows=scale.test_rows,
                 )
                 done[task] = Evaluation(bundle, scale, cache=cache, jobs=jobs, reference=reference)
+                write(list(done.values()), out, scale, quick=quick, seconds=time.perf_counter() - began)
             done[task].wave(number)
             write(list(done.values()), out, scale, quick=quick, seconds=time.perf_counter() - began)
     print(f"done in {time.perf_counter() - began:.0f} s; tables in {out}", flush=True)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.browser
 @pytest.fixture(scope="module")
 def page_file(fifty: fw.Pool, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "report.html"
-    Report.of(fifty, select(fifty, 5, method="annealing"), frontier=False).save(path)
+    Report.of(fifty, select(fifty, 5, method="annealing"), frontier=False, forecast=False).save(path)
     return path
 
 

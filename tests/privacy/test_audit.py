@@ -98,3 +98,19 @@ def test_unusable_audits_say_why(small_schema: fw.Schema, people: pl.DataFrame) 
         audit(plan, people.head(0))
     with pytest.raises(fw.FedwiseError, match="finite epsilon"):
         audit(fw.plan(small_schema, math.inf, delta=1e-5), people)
+
+
+@pytest.mark.soak
+def test_two_hundred_audits_never_contradict_the_promise(
+    small_schema: fw.Schema, people: pl.DataFrame
+) -> None:
+    """200 audits over budgets, modes and attacks at confidence 0.999 each: the ε bound never passes the promise.
+
+    An honest mechanism fails one audit with probability at most 0.001, so all 200 pass with at least 0.81; in
+    truth far more often, because Clopper–Pearson and the choice of threshold are conservative.
+    """
+    grid = list(product([{}, PAPER], [0.1, 0.5, 1, 2, 5], ["single", "joint"]))
+    for number in range(200):
+        mode, epsilon, attack = grid[number % len(grid)]
+        found = audit(fw.plan(small_schema, epsilon, **mode), people, attack=attack, trials=500, seed=number)
+        assert found.epsilon_lower_bound <= epsilon, (number, mode, epsilon, attack)

@@ -73,7 +73,7 @@ class Explorer:
             ws="none",
             loop="asyncio",
             lifespan="off",
-            log_level="error",
+            log_level="critical",
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=1,
@@ -101,6 +101,7 @@ class Explorer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.session.closing = True
         self._server.should_exit = True
         if self._thread is not None:
             self._thread.join(10)
@@ -108,5 +109,7 @@ class Explorer:
 
     def close(self) -> None:
         """Give back the port and whatever still runs."""
+        if hasattr(self, "session"):
+            self.session.closing = True
         self._vega.close()
         self._socket.close()

@@ -84,6 +84,8 @@ class Session:
         self.alone: Floats = client_terms(self.estimates)
         self.everyone: Floats = federation_terms(self.estimates, np.arange(len(pool))[None, :])[0]
         self.rows = SharedRows(self.estimates)
+        #: Set when the server stops: whatever still runs gives up.
+        self.closing = False
         self._newest: dict[str, int] = {}
         self._settled: dict[tuple[Question, bool], Selection] = {}
         self._lock = threading.Lock()
@@ -181,9 +183,14 @@ class Session:
 
     def overtaken(self, page: str, number: int) -> Callable[[], bool]:
         """Whether the page has asked something newer by now."""
-        return lambda: self._newest.get(page, -1) > number
+        return lambda: self.closing or self._newest.get(page, -1) > number
 
     def frontier(self, question: Question, stale: Callable[[], bool]) -> dict[str, Any]:
+        """Best loss by size, and the picture of it."""
+        points = self.sizes(question, stale)
+        return {"points": msgspec.to_builtins(points), "spec": charts.frontier(points) if points else None}
+
+    def sizes(self, question: Question, stale: Callable[[], bool]) -> list[Point]:
         """Best loss by size under the same weights and constraints. Raises `Stale` when overtaken."""
         problem = self.rows.problem(question.weights)
         count = len(problem.clients)
@@ -200,7 +207,7 @@ class Session:
                 continue
             names = [self.estimates.clients[i] for i in found.members]
             points.append(Point(k=k, loss=found.loss, terms=None, clients=names, chosen=k == question.k))
-        return {"points": msgspec.to_builtins(points), "spec": charts.frontier(points) if points else None}
+        return points
 
     def settle(self, question: Question, stale: Callable[[], bool], *, whole: bool = False) -> Selection:
         """The full selection with its evidence. Raises `Stale` when overtaken.
@@ -261,8 +268,13 @@ class Session:
     def report(self, question: Question) -> str:
         """The report on the settled answer, as a page."""
         selection = self.settle(question, lambda: False, whole=True)
-        made = Report.of(self.pool, selection, commands=[self.command(question)])
-        return made.html()
+        return Report.of(
+            self.pool,
+            selection,
+            frontier=self.sizes(question, lambda: False),
+            forecast=self.forecast(question, lambda: False),
+            commands=[self.command(question)],
+        ).html()
 
     def warm(self) -> None:
         """Ask one question of each kind, so that the first change on the page finds compiled code."""

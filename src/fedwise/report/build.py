@@ -46,7 +46,7 @@ class Report:
         *,
         runs: Runs | None = None,
         audits: Iterable[Audit | AuditValue] = (),
-        frontier: Frontier | bool = True,
+        frontier: Frontier | Sequence[Point] | bool = True,
         forecast: Sequence[Measure] | bool = True,
         commands: Sequence[str] = (),
         privacy_notes: Sequence[str] = (),
@@ -177,7 +177,9 @@ class Report:
         return page.cell(self.values, self.specs)
 
 
-def _points(pool: Pool | None, selection: Selection, frontier: Frontier | bool) -> list[Point]:
+def _points(
+    pool: Pool | None, selection: Selection, frontier: Frontier | Sequence[Point] | bool
+) -> list[Point]:
     """Best loss by size: the frontier given, one computed here, or the sizes the selection itself searched."""
     if frontier is True and pool is not None and selection.objective == "pfl" and _quick(pool):
         largest = min(max(LARGEST, selection.k + 5), len(pool.clients))
@@ -190,6 +192,8 @@ def _points(pool: Pool | None, selection: Selection, frontier: Frontier | bool) 
             Point(k=p.k, loss=p.loss, terms=p.terms, clients=list(p.clients), chosen=p.k == selection.k)
             for p in frontier.points
         ]
+    elif not isinstance(frontier, bool):
+        points = list(frontier)
     else:
         points = [
             Point(k=p.k, loss=p.loss, terms=None, clients=list(p.clients), chosen=p.k == selection.k)

@@ -45,6 +45,7 @@ export async function draw(element, spec, afresh = false) {
     const full = themed(spec);
     full.width = Math.max(260, element.clientWidth);
     if (full.height?.step) full.height = full.height.step * new Set(values.map((row) => row.name)).size;
+    if (full.width < 420) full.config.legend.columns = 2;
     full.autosize = { type: "fit-x", contains: "padding" };
     const old = before ? await before.view : null;
     const { view } = await window.vegaEmbed(element, full, {

@@ -111,6 +111,8 @@ function show(final) {
     ];
     card(find("other"), title, b, { labels: pool.terms, other: mine, note: "", buttons, forecast: forecasts.get(questionB()) });
   }
+  // On a phone the sliders are a screen away from the answer: a line at the bottom keeps it in sight.
+  find("glance").replaceChildren(element("b", {}, number(mine.loss)), mine.clients.join(" "));
   showMap(state, chosen);
   showTable(state, chosen, final);
   find("command").textContent = answer.command;
