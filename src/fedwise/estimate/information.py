@@ -161,11 +161,16 @@ class _Delta:
         lent_cells = self.share @ (1.0 - kept)
         pool = lent**2 * self.posterior.pool_strength[j] * steep
         pool += float(_given((lent_cells**2 * self.posterior.pool_cells[here])[None], centred, direction)[0])
-        left = squares @ (kept * v) + float(squares @ strength) * direction**2
-        left += lent_cells**2 * self.posterior.pool_cells[here]
-        # E I(p + e) ≈ I(p) + Σ var(e)/(2p) in nats; a cell's own size bounds what it can add.
-        lift = 0.5 * _LOG2E * float(np.sum(np.minimum(left / np.maximum(p, 1e-12), p)))
-        return self.signed[j] ** 2 * (members + pool), self.signed[j] * lift
+        # E I(p + e) ≈ I(p) + Σ var(e)/(2p) in nats. Clients' estimates do without this lift, which then
+        # errs to one side in all tables; the pool's table had it restored, with an error of its size.
+        own = _lift(squares @ (kept * v) + float(squares @ strength) * direction**2, p)
+        restored = _lift(lent_cells**2 * self.posterior.pool_cells[here], p)
+        return self.signed[j] ** 2 * (members + pool + restored**2), self.signed[j] * own
+
+
+def _lift(variances: Floats, p: Floats) -> float:
+    """Information, in bits, that errors of these variances add; a cell's own size bounds its part."""
+    return 0.5 * _LOG2E * float(np.sum(np.minimum(variances / np.maximum(p, 1e-12), p)))
 
 
 def _given(variances: Floats, slope: Floats, fixed: Floats) -> Floats:

@@ -4,7 +4,8 @@ Every part of a client's tables is moved toward what the pool predicts for it, b
 known noise variance, τ² the variance between clients, estimated over the pool. In order:
 
 1. the number of records, positive by construction;
-2. each marginal, toward the pool's marginal, less so for a client that is odd throughout;
+2. each marginal, toward the pool's and toward what the client's other marginals tell of it (`factors`),
+   less so for a client that is odd throughout;
 3. the pool's tables, toward independence where noise drowns them;
 4. the *prediction* for a client's table: the pool's odds ratios fitted to the client's own marginals;
 5. what the client's table holds beyond the prediction: first the one coordinate along which the pool's
@@ -28,6 +29,7 @@ from ..tables import Layout
 from .consistency import Parts, join, split, variances
 from .entropy import debiased
 from .estimates import Posterior
+from .factors import factor_posterior
 from .fitting import centre, fit, margin_factors
 
 Floats = npt.NDArray[np.float64]
@@ -120,20 +122,23 @@ class _Pool:
 
     def _marginals(self) -> tuple[Floats, Floats]:
         """Each level's proportion toward the pool's (step 2), and what stays open of it."""
-        shrunk = np.empty_like(self.parts.effects)
-        left = np.empty_like(self.parts.effects)
         found = [self._levels(variable) for variable in range(len(self.layout.sizes))]
         self.oddity = self._oddity(found)
-        for variable, (deviation, pool, v, tau) in enumerate(found):
+        deviation = np.concatenate([own for own, _, _, _ in found], axis=1)
+        noise = np.concatenate([np.broadcast_to(v, own.shape) for own, _, v, _ in found], axis=1)
+        spread = np.concatenate([tau for _, _, _, tau in found])
+        # A prior that is wider by the factor o is noise that is smaller by it.
+        mean, left = factor_posterior(deviation, noise / self.oddity[:, None], spread)
+        unsure = np.divide(left, spread, out=np.ones_like(left), where=spread > 0)
+        shrunk = np.empty_like(mean)
+        for variable, (_, pool, _, _) in enumerate(found):
             here = slice(self.at[variable], self.at[variable + 1])
-            keep = _keep(self.oddity[:, None] * tau, v)
-            level = np.maximum(pool + keep * deviation, FLOOR * (1.0 - keep) * pool)
+            level = np.maximum(pool + mean[:, here], FLOOR * np.minimum(unsure[:, here], 1.0) * pool)
             # Floors lift the rare levels of every client; scaled back, they sum to the pool again.
             joint = (level * self.share[:, None])[None]
             shrunk[:, here] = fit(joint, self.share[None], pool[None], rounds=ROUNDS)[0]
             shrunk[:, here] /= shrunk[:, here].sum(axis=1, keepdims=True)
-            left[:, here] = keep * v
-        return shrunk, left
+        return shrunk, left * self.oddity[:, None]
 
     def _levels(self, variable: int) -> tuple[Floats, Floats, Floats, Floats]:
         """Deviation of a variable's levels from the pool's, the pool's, their noise and spread."""

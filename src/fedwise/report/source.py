@@ -256,6 +256,11 @@ def _commands(
             value = getattr(selection.weights, name)
             if default is None or value != getattr(default, name):
                 words += [f"--{name}", repr(value)]
+        for name in ("include", "exclude"):
+            if name in selection.constraints:
+                words += [f"--{name}", ",".join(selection.constraints[name])]
+        if "min_records" in selection.constraints:
+            words += ["--min-records", repr(selection.constraints["min_records"])]
         if selection.estimator not in ("", "shrinkage"):
             words += ["--estimator", selection.estimator]
         words += ["--method", selection.method, "--seed", str(selection.seed), "-o", "selection.json"]

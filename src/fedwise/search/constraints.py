@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -71,6 +71,15 @@ class Constraints:
                 raise FedwiseError(
                     f"cost of client '{client}' must be a finite number of at least 0, got {cost}"
                 )
+
+    def given(self) -> dict[str, Any]:
+        """The constraints that were set, as plain values by argument name."""
+        found = {}
+        for name in ("include", "exclude", "min_records", "groups", "max_per_group", "costs", "budget"):
+            value = getattr(self, name)
+            if value is not None and value != () and value != {}:
+                found[name] = list(value) if isinstance(value, tuple) else value
+        return found
 
     @property
     def any(self) -> bool:

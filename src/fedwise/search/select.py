@@ -152,7 +152,7 @@ def select(
                 found=found, alternatives=alternatives, evidence=evidence, seed=seed, control=control, began=began,
             )  # fmt: skip
 
-        chosen = control.run(work)
+        chosen = msgspec.structs.replace(control.run(work), constraints=constraints.given())
     if forecast:
         chosen = msgspec.structs.replace(chosen, forecast=_forecast(estimates, chosen.clients, seed))
     return chosen

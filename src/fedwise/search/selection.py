@@ -91,6 +91,8 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         (evaluations, best loss) pairs.
     sizes
         Best of each size, where a range was searched.
+    constraints
+        What the federation had to satisfy beside its size, by argument of `fedwise.select`.
     forecast
         Metrics the trained model would have, where they were asked for.
     flags
@@ -116,6 +118,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     trace: tuple[tuple[int, float], ...] = ()
     sizes: tuple[SizeResult, ...] = ()
     forecast: tuple[ForecastValue, ...] = ()
+    constraints: dict[str, Any] = {}
     objective: str = "pfl"
     weights: Weights = Weights()
     estimator: str = ""
