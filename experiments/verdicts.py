@@ -306,10 +306,12 @@ def _faster(results: Results) -> Verdict:
         assert isinstance(drawn, float)
         words.append("better" if chosen < drawn else "worse")
         numbers.append(
-            f"{title}: {_rounds(chosen)} rounds against {_rounds(drawn)} (random) and {_rounds(rounds['matched'])} "  # type: ignore[arg-type]
-            f"(as many rows) to accuracy {target:.3f}"
+            f"{title}: to accuracy {target:.3f} chosen {_rounds(chosen)}, random {_rounds(drawn)}, "
+            f"as many rows {_rounds(rounds['matched'])}"  # type: ignore[arg-type]
         )
-    return Verdict(claim, by_words(words), "; ".join(numbers) + " (medians; no interval)" if numbers else "")
+    return Verdict(
+        claim, by_words(words), "; ".join(numbers) + " (median rounds; no interval)" if numbers else ""
+    )
 
 
 def _rounds(value: float | None) -> str:
