@@ -148,7 +148,7 @@ def judge(
     draws = rng.integers(0, len(losses), (resamples, len(losses)))
     correlations = []
     for metric, values in metrics.items():
-        redrawn = np.array([spearman(losses[d], values[d]) for d in draws])
+        redrawn = np.sum(_ranks(losses[draws]) * _ranks(values[draws]), axis=1)
         low, high = np.quantile(redrawn, [0.025, 0.975])
         correlations.append(
             Correlation(metric, goals[metric], spearman(losses, values), float(low), float(high))
@@ -167,11 +167,11 @@ def _losses(terms: Floats, direction: Floats) -> Floats:
 
 
 def _ranks(values: Floats) -> Floats:
-    """Centred ranks of unit length, so that their dot product is the correlation."""
-    ranks = rankdata(values)
-    ranks -= ranks.mean()
-    length = float(np.linalg.norm(ranks))
-    return np.asarray(ranks / length if length > 0 else ranks)
+    """Centred ranks of unit length along the last axis, so that their dot product is the correlation."""
+    ranks = rankdata(values, axis=-1)
+    ranks -= ranks.mean(axis=-1, keepdims=True)
+    length = np.linalg.norm(ranks, axis=-1, keepdims=True)
+    return np.asarray(np.divide(ranks, length, out=np.zeros_like(ranks), where=length > 0))
 
 
 def _score(losses: Floats, ranks: Mapping[str, Floats], goals: Mapping[str, Goal]) -> float:
