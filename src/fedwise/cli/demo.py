@@ -28,7 +28,7 @@ def demo(
     ] = Path("demo"),
     k: Annotated[int, typer.Option("--k", "-k", help="Size of the federation.")] = 5,
     epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="Privacy budget of each release.")] = 1.0,
-    scale: Annotated[float, typer.Option("--scale", help="Share of the states' natural sizes.")] = 0.25,
+    scale: Annotated[float, typer.Option("--scale", help="Share of the states' natural sizes.")] = 1.0,
     rounds: Annotated[int, typer.Option("--rounds", help="Training rounds; 0 leaves training out.")] = 5,
     seed: SeedOption = 0,
     json: JsonOption = False,
