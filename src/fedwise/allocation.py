@@ -24,7 +24,7 @@ Floats = npt.NDArray[np.float64]
 Allocation = Literal["weighted", "uniform"]
 
 #: Part of the budget that is spread evenly, so that every table stays usable under other weights.
-EVEN = 0.25
+EVEN = 0.1
 
 
 def shares(

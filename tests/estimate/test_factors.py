@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedwise.estimate.factors import _posterior, factor_posterior
+from fedwise.estimate.factors import _Model, _posterior, factor_posterior
 
 
 def test_posterior_is_that_of_the_joint_gaussian() -> None:
     rng = np.random.default_rng(0)
     loadings, own = rng.normal(size=(6, 2)), rng.uniform(0.2, 1, 6)
     x, d = rng.normal(size=(3, 6)), rng.uniform(0.1, 2, (3, 6))
-    mean, variance, _, _ = _posterior(x, d, loadings, own)
+    model = _Model(loadings, own, np.ones(2))
+    mean, variance, _, _ = _posterior(x, d, model)
     prior = loadings @ loadings.T + np.diag(own)
     for i in range(3):
         gain = prior @ np.linalg.inv(prior + np.diag(d[i]))
@@ -47,7 +48,7 @@ def test_factors_cost_little_where_there_is_no_structure() -> None:
     noise = np.full(true.shape, 2.0)
     seen = true + rng.normal(size=true.shape) * np.sqrt(2.0)
     mean, _ = factor_posterior(seen, noise, np.ones(40))
-    assert np.mean((mean - true) ** 2) < 1.25 * np.mean((seen / 3 - true) ** 2)
+    assert np.mean((mean - true) ** 2) < 1.15 * np.mean((seen / 3 - true) ** 2)
 
 
 def test_few_clients_and_dead_levels_fall_back_to_plain_shrinkage() -> None:

@@ -40,6 +40,9 @@ class Posterior:
     pool_strength, pool_cells
         Shapes (tables,) and (cells,): variance of the pool's proportions along and off the direction;
         an error that all clients share.
+    gap
+        Shape (tables,): information, in nats, that the mixture of all clients' estimates lacks beside
+        the pool's own estimate; not closed, being within the error of that.
     """
 
     totals: Floats
@@ -51,6 +54,7 @@ class Posterior:
     pool: Floats
     pool_strength: Floats
     pool_cells: Floats
+    gap: Floats
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,8 @@ factors f_i with loadings Λ carry such differences, and lend a noisy marginal w
     deviation of client i = Λ f_i + e_i,   f_i ~ N(0, I),   e_i ~ N(0, Ψ),   observed with noise N(0, D_i).
 
 Λ and Ψ (diagonal) are fitted by expectation–maximisation with the noise D_i known. Each factor has a prior
-N(0, 1/α_r) on its loadings with α_r fitted too (automatic relevance), and loadings keep their own
-uncertainty: a factor that the pool does not bear out vanishes, and what is left is shrinkage of each level
-on its own.
+N(0, 1/α_r) on its loadings with α_r fitted too (automatic relevance): a factor that the pool does not bear
+out vanishes, and what is left is shrinkage of each level on its own.
 """
 
 from __future__ import annotations
@@ -61,23 +60,21 @@ def factor_posterior(deviation: Floats, noise: Floats, spread: Floats) -> tuple[
 
 @dataclass(frozen=True)
 class _Model:
-    """Loadings (levels, rank), their covariances (levels, rank, rank), Ψ (levels,) and α (rank,)."""
+    """Loadings (levels, rank), Ψ (levels,) and α (rank,)."""
 
     loadings: Floats
-    doubt: Floats
     own: Floats
     relevance: Floats
 
 
 def _start(x: Floats, d: Floats, rank: int) -> _Model:
     """Loadings from the singular vectors of the whitened deviations; at most 90% of a level's variance."""
-    levels = x.shape[1]
     _, values, right = np.linalg.svd(x / np.sqrt(1.0 + d), full_matrices=False)
     loadings = right[:rank].T * np.sqrt(np.maximum(values[:rank] ** 2 / len(x) - 1.0, 0.05))
     common = np.sum(loadings**2, axis=1)
     loadings *= np.minimum(1.0, np.sqrt(0.9 / np.maximum(common, 1e-12)))[:, None]
     own = np.maximum(1.0 - np.sum(loadings**2, axis=1), 0.1)
-    return _Model(loadings, np.zeros((levels, rank, rank)), own, np.ones(rank))
+    return _Model(loadings, own, np.ones(rank))
 
 
 def _posterior(x: Floats, d: Floats, model: _Model) -> tuple[Floats, Floats, Floats, Floats]:
@@ -85,21 +82,19 @@ def _posterior(x: Floats, d: Floats, model: _Model) -> tuple[Floats, Floats, Flo
     loadings, own = model.loadings, model.own
     rank = loadings.shape[1]
     whole = own + d
-    products = (loadings[:, :, None] * loadings[:, None, :] + model.doubt).reshape(-1, rank * rank)
+    products = (loadings[:, :, None] * loadings[:, None, :]).reshape(-1, rank * rank)
     precision = np.eye(rank) + ((1.0 / whole) @ products).reshape(-1, rank, rank)
     covariance = np.asarray(np.linalg.inv(precision), dtype=np.float64)
     factors = np.asarray(np.einsum("crs,cs->cr", covariance, (x / whole) @ loadings), dtype=np.float64)
     keep = own / whole
     common = factors @ loadings.T
     mean = np.asarray(common + keep * (x - common), dtype=np.float64)
-    second = covariance + factors[:, :, None] * factors[:, None, :]
-    spread = covariance.reshape(-1, rank * rank) @ (products - model.doubt.reshape(-1, rank * rank)).T
-    spread += second.reshape(-1, rank * rank) @ model.doubt.reshape(-1, rank * rank).T
+    spread = covariance.reshape(-1, rank * rank) @ products.T
     return mean, keep * d + (1.0 - keep) ** 2 * spread, factors, covariance
 
 
 def _step(x: Floats, d: Floats, model: _Model) -> _Model:
-    """One round of (variational) expectation–maximisation."""
+    """One round of expectation–maximisation; α from the loadings and their uncertainty."""
     rank = model.loadings.shape[1]
     mean, variance, factors, covariance = _posterior(x, d, model)
     keep = model.own / (model.own + d)
@@ -107,11 +102,10 @@ def _step(x: Floats, d: Floats, model: _Model) -> _Model:
     shared = ((1.0 - keep).T @ second.reshape(-1, rank * rank)).reshape(-1, rank, rank)
     cross = np.einsum("mr,mrs->ms", model.loadings, shared) + (keep * x).T @ factors
     whole = second.sum(axis=0)
-    # The noise in x is not in Ψ, so a loading is known less well than clean deviations would tell.
     blur = model.own[:, None, None]
     doubt = blur * np.linalg.inv(whole + blur * np.diag(model.relevance))
     fitted = np.einsum("mrs,ms->mr", doubt, cross) / model.own[:, None]
     left = np.sum(mean**2 + variance, axis=0) - 2.0 * np.sum(fitted * cross, axis=1)
     left += np.einsum("mr,rs,ms->m", fitted, whole, fitted) + np.einsum("mrs,rs->m", doubt, whole)
     relevance = len(fitted) / (np.sum(fitted**2, axis=0) + np.einsum("mrr->r", doubt))
-    return _Model(fitted, doubt, np.maximum(left / len(x), 1e-3), relevance)
+    return _Model(fitted, np.maximum(left / len(x), 1e-3), relevance)

@@ -13,11 +13,13 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
+#: Most rounds of proportional fitting; tables with empty cells need many, others stop early.
+ROUNDS = 60
 #: A column within this part of the whole is right: a hundredth of a record in a million.
 _SETTLED = 1e-8
 
 
-def fit(tables: Floats, rows: Floats, columns: Floats, *, rounds: int) -> Floats:
+def fit(tables: Floats, rows: Floats, columns: Floats, *, rounds: int = ROUNDS) -> Floats:
     """Scale rows and columns of each table in turn until the marginals are the wanted ones.
 
     Parameters

@@ -98,21 +98,21 @@ class _Delta:
         self.noise = estimates.sigmas**2
 
     def error(self) -> float:
-        """Root of the summed variances and the squared lift."""
+        """Root of the summed variances and squared biases."""
         slope = np.zeros(self.layout.cells)
         by_level = np.zeros(int(self.at[-1]))
-        variance, lift = 0.0, 0.0
+        variance, biases = 0.0, np.zeros(2)
         for j in np.flatnonzero(self.signed).tolist():
             here = self.layout.slice(j)
             table = self.whole[here].reshape(self.layout.shapes[j])
             pmi = pointwise(table)
             slope[here] = self.signed[j] * pmi.ravel()
             centred = self._add_levels(j, table, pmi, by_level)
-            found, raised = self._interaction(j, table, centred)
+            found, lacking = self._interaction(j, table, centred)
             variance += found
-            lift += raised
+            biases += lacking
         variance += self._totals(slope) + self._levels(by_level)
-        return math.sqrt(variance + lift**2)
+        return math.sqrt(variance + float(np.sum(biases**2)))
 
     def _totals(self, slope: Floats) -> float:
         """A member's number of records is its share of the mixture."""
@@ -142,8 +142,8 @@ class _Delta:
             variance += float(self.share**2 @ _given(v, h, np.ones_like(h)))
         return variance
 
-    def _interaction(self, j: int, table: Floats, slope: Floats) -> tuple[float, float]:
-        """Variance by the members' and the pool's own interactions, and the lift of the information."""
+    def _interaction(self, j: int, table: Floats, slope: Floats) -> tuple[float, Floats]:
+        """Variance by the members' and the pool's interactions, and the information lacking for want of either."""
         here = self.layout.slice(j)
         p, direction = table.ravel(), self.posterior.direction[here]
         centred = slope.ravel()
@@ -161,11 +161,12 @@ class _Delta:
         lent_cells = self.share @ (1.0 - kept)
         pool = lent**2 * self.posterior.pool_strength[j] * steep
         pool += float(_given((lent_cells**2 * self.posterior.pool_cells[here])[None], centred, direction)[0])
-        # E I(p + e) ≈ I(p) + Σ var(e)/(2p) in nats. Clients' estimates do without this lift, which then
-        # errs to one side in all tables; the pool's table had it restored, with an error of its size.
+        # E I(p + e) ≈ I(p) + Σ var(e)/(2p) in nats. Members' estimates lack this lift, in all tables to the
+        # same side. The pool's table had its own restored, with an error of that size, but for the gap.
         own = _lift(squares @ (kept * v) + float(squares @ strength) * direction**2, p)
         restored = _lift(lent_cells**2 * self.posterior.pool_cells[here], p)
-        return self.signed[j] ** 2 * (members + pool + restored**2), self.signed[j] * own
+        biases = self.signed[j] * np.array([own, _LOG2E * self.posterior.gap[j]])
+        return self.signed[j] ** 2 * (members + pool + restored**2), biases
 
 
 def _lift(variances: Floats, p: Floats) -> float:

@@ -11,7 +11,7 @@ known noise variance, τ² the variance between clients, estimated over the pool
 5. what the client's table holds beyond the prediction: first the one coordinate along which the pool's
    association grows or weakens (it moves mutual information most, and sums up a whole table in a single
    number with little noise), then cell by cell what is left;
-6. all clients' tables together, so that they add up to the pool's.
+6. the strength of all clients' tables together, so that their mixture has the pool's information.
 
 Each client gives one row of non-negative, consistent counts, so federations are still sums of rows.
 Where there is no noise every step is the identity. Derivation and trials: docs/theory/estimation.md.
@@ -26,20 +26,18 @@ import numpy.typing as npt
 from scipy import special
 
 from ..tables import Layout
+from . import association
 from .consistency import Parts, join, split, variances
-from .entropy import debiased
 from .estimates import Posterior
 from .factors import factor_posterior
-from .fitting import centre, fit, margin_factors
+from .fitting import ROUNDS, centre, fit
 
 Floats = npt.NDArray[np.float64]
 
 #: No proportion falls below this part of its prediction: noise may not empty a cell the pool knows.
 FLOOR = 0.02
-#: Most rounds of proportional fitting; tables with empty cells need many, others stop early.
-ROUNDS = 60
-#: Times the clients' tables are scaled so that they add up to the pool's.
-_ADD_UP_ROUNDS = 3
+#: Error variance of the information by a near-empty cell, in units of its noise variance (see `entropy`).
+_EMPTY_ERROR = 1.7
 #: A client weighs at most this much more than the median one when τ² is estimated.
 _CAP = 4.0
 #: Observations that the factor 1 on a client's spread is worth.
@@ -107,12 +105,13 @@ class _Pool:
             pool=np.zeros(layout.cells),
             pool_strength=np.zeros(layout.tables),
             pool_cells=np.zeros(layout.cells),
+            gap=np.zeros(layout.tables),
         )
         for j, ((x, y), (a, b)) in enumerate(zip(layout.pairs, layout.shapes, strict=True)):
             here = layout.slice(j)
             side_x, side_y = slice(self.at[x], self.at[x + 1]), slice(self.at[y], self.at[y + 1])
             own = cells[:, here].reshape(clients, a, b)
-            pool, pool_open = self._pool_table(own, pooled[side_x], pooled[side_y], self.noise[j])
+            pool, pool_open = self._pool_table(j, own, pooled[side_x], pooled[side_y])
             table = self._client_tables(j, own, pool, marginals[:, side_x], marginals[:, side_y], posterior)
             cells[:, here] = (table * self.sizes[:, None, None]).reshape(clients, a * b)
             posterior.pool[here] = pool.ravel()
@@ -168,7 +167,7 @@ class _Pool:
         factor = np.divide(np.maximum(top, 0.0), bottom, out=np.ones_like(top), where=bottom > 0)
         return np.asarray((_ODDITY_PRIOR + known * factor) / (_ODDITY_PRIOR + known))
 
-    def _pool_table(self, own: Floats, x: Floats, y: Floats, noise: float) -> tuple[Floats, Floats]:
+    def _pool_table(self, j: int, own: Floats, x: Floats, y: Floats) -> tuple[Floats, Floats]:
         """The pool's proportions of one table (step 3), and what stays open of them.
 
         Deviations from independence have prior variance θ·(p_x p_y)²: a common scale of the ratio
@@ -176,17 +175,20 @@ class _Pool:
         back to independence first.
         """
         expected = np.outer(x, y)
-        total = self.sizes.sum()
-        deviation = own.sum(axis=0) / total - centre(expected)
-        v = noise * own.shape[0] / total**2 * _free(*expected.shape)
+        deviation = own.sum(axis=0) / self.sizes.sum() - centre(expected)
+        v = self._pool_noise(j)
         prior = _scaled_variance(deviation, expected**2, v)
         # A cell beyond all doubt is its own evidence, however odd it looks beside the others.
         prior += np.maximum(deviation**2 - _DOUBT * v, 0.0)
         keep = _keep(prior, np.full_like(prior, v))
         table = np.maximum(expected + keep * deviation, FLOOR * (1.0 - keep) * expected)
         table = fit(table, x[None], y[None], rounds=ROUNDS)[0]
-        goal = _nats_of_noisy(expected + deviation, x, y, float(np.sqrt(v)))
-        return _strengthen(table, goal, rounds=ROUNDS), keep * v
+        goal = association.nats_of_noisy(expected + deviation, x, y, scale=float(np.sqrt(v)))
+        return association.strengthen(table, goal), keep * v
+
+    def _pool_noise(self, j: int) -> float:
+        """Noise variance of a cell of the pool's proportions in table j, marginals taken out."""
+        return float(self.noise[j] * len(self.sizes) / self.sizes.sum() ** 2 * _free(*self.layout.shapes[j]))
 
     def _client_tables(
         self, j: int, own: Floats, pool: Floats, x: Floats, y: Floats, posterior: Posterior
@@ -196,7 +198,7 @@ class _Pool:
         predicted = fit(pool, x, y, rounds=ROUNDS)
         residual = (own / self.sizes[:, None, None] - centre(predicted)).reshape(clients, a * b)
         v = (self.noise[j] / self.sizes**2)[:, None]
-        direction = _direction(pool).ravel()
+        direction = association.direction(pool).ravel()
         along = residual @ direction
         keep_along = _keep(self.oddity[:, None] * self._between(along[:, None], v), v)
         residual -= along[:, None] * direction
@@ -209,19 +211,30 @@ class _Pool:
         posterior.direction[self.layout.slice(j)] = direction
         posterior.strength[:, j] = (keep_along * v)[:, 0]
         posterior.spread[j] = spread
-        return self._add_up(np.maximum(moved, floor), pool, x, y)
+        table, posterior.gap[j] = self._restore(np.maximum(moved, floor), pool, x, y, self._pool_noise(j))
+        return table
 
-    def _add_up(self, tables: Floats, pool: Floats, x: Floats, y: Floats) -> Floats:
-        """Fit clients' tables to their marginals, and their mixture to the pool (step 6).
+    def _restore(self, tables: Floats, pool: Floats, x: Floats, y: Floats, v: float) -> tuple[Floats, float]:
+        """Fit clients' tables to their marginals, and their mixture to the pool's information (step 6).
 
-        Counts cannot be negative, so noise raises the near-empty cells of every client; the pool, where
-        the noise is smallest against the counts, says by how much.
+        Counts cannot be negative, so noise raises the near-empty cells of every client and weakens the
+        association of their mixture. The gap to the pool's is closed as far as it is beyond the pool's own
+        error (a James–Stein factor): closed regardless, it would feed the pool's noise to the search. Returns
+        the tables and what is left of the gap.
         """
-        for _ in range(_ADD_UP_ROUNDS):
-            tables = fit(tables, x, y, rounds=ROUNDS)
-            mixed = np.tensordot(self.share, tables, axes=1)
-            tables *= np.divide(pool, mixed, out=np.ones_like(pool), where=mixed > 0)
-        return fit(tables, x, y, rounds=ROUNDS)
+        fitted = fit(tables, x, y, rounds=ROUNDS)
+        pattern = association.ratio(pool)
+        present = association.nats(np.tensordot(self.share, fitted, axes=1))
+        gap = association.nats(pool) - present
+        logs = np.log(pattern[pool > 0])
+        error = v * (
+            float(np.sum(np.minimum(logs**2, 9.0))) + _EMPTY_ERROR * float(np.sum(pool < 4.0 * np.sqrt(v)))
+        )
+        believed = max(0.0, 1.0 - error / gap**2) if gap else 0.0
+        if believed == 0.0 or present <= 0.0:
+            return fitted, gap
+        goal = present + believed * gap
+        return association.mix_to(fitted, pattern, x, y, share=self.share, goal=goal), (1.0 - believed) * gap
 
     def _between(self, deviation: Floats, v: Floats) -> Floats:
         """Between-client variance of each column by the method of moments, never negative.
@@ -266,47 +279,6 @@ def _free(a: int, b: int) -> float:
     return (a - 1) * (b - 1) / (a * b)
 
 
-def _direction(pool: Floats) -> Floats:
-    """Unit step along which the association of a table grows while its marginals and empty cells stay.
-
-    The derivative of p·(p / p_x p_y)^t at fixed marginals: p·(log(p / p_x p_y) − α_x − β_y).
-    """
-    expected = np.outer(pool.sum(axis=1), pool.sum(axis=0))
-    ratio = np.divide(pool, expected, out=np.ones_like(pool), where=(expected > 0) & (pool > 0))
-    down, across = margin_factors(pool, pool * np.log(ratio))
-    growth = pool * (np.log(ratio) - down[:, None] - across)
-    length = float(np.linalg.norm(growth))
-    return growth / length if length > 1e-12 else np.zeros_like(growth)
-
-
-def _strengthen(table: Floats, goal: float, *, rounds: int) -> Floats:
-    """Give a shrunk table the information `goal` (nats): same marginals, same pattern.
-
-    A posterior mean holds too little information, which is convex; p ∝ p·(p / p_x p_y)^t restores it,
-    with t by bisection.
-    """
-    x, y = table.sum(axis=1), table.sum(axis=0)
-    expected = np.outer(x, y)
-    ratio = np.divide(table, expected, out=np.ones_like(table), where=(table > 0) & (expected > 0))
-    low, high = -1.0, 1.0
-    for _ in range(12):
-        middle = 0.5 * (low + high)
-        stronger = fit(table * ratio**middle, x[None], y[None], rounds=rounds)[0]
-        low, high = (middle, high) if _nats(stronger, expected) < goal else (low, middle)
-    return np.asarray(fit(table * ratio**low, x[None], y[None], rounds=rounds)[0])
-
-
-def _nats_of_noisy(table: Floats, x: Floats, y: Floats, scale: float) -> float:
-    """Information of proportions with noise `scale` and known marginals, unbiased."""
-    whole = float(np.sum(debiased(table, scale)))
-    return whole - float(np.sum(debiased(x, 0.0))) - float(np.sum(debiased(y, 0.0)))
-
-
-def _nats(table: Floats, expected: Floats) -> float:
-    filled = (table > 0) & (expected > 0)
-    return float(np.sum(table[filled] * np.log(table[filled] / expected[filled])))
-
-
 def _scaled_variance(deviation: Floats, scale: Floats, v: float) -> Floats:
     """Prior variance θ·scale with θ by iterated, precision-weighted moments: E d² = θ·scale + v."""
     if not scale.any():
@@ -339,4 +311,5 @@ def _nothing_open(layout: Layout, parts: Parts) -> Posterior:
         pool=np.zeros(layout.cells),
         pool_strength=np.zeros(layout.tables),
         pool_cells=np.zeros(layout.cells),
+        gap=np.zeros(layout.tables),
     )

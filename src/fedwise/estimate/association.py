@@ -1,0 +1,97 @@
+"""Association: how strongly the two variables of a table hang together, measured and adjusted.
+
+All tables here are proportions. Strength is changed along one path, p ∝ p·(pattern)^t at fixed marginals,
+with pattern p_xy / (p_x p_y) of the pool: t > 0 makes every odds ratio more extreme, empty cells stay empty.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from .entropy import debiased
+from .fitting import fit, margin_factors
+
+Floats = npt.NDArray[np.float64]
+
+#: Furthest that a mixture's strength is moved, and the relative precision asked of it.
+_FURTHEST, _NEAR = 0.5, 1e-3
+
+
+def ratio(table: Floats) -> Floats:
+    """p_xy / (p_x p_y); 1 for empty cells."""
+    expected = np.outer(table.sum(axis=1), table.sum(axis=0))
+    return np.divide(table, expected, out=np.ones_like(table), where=(table > 0) & (expected > 0))
+
+
+def nats(table: Floats) -> float:
+    """Mutual information of a table of proportions, in nats."""
+    return float(np.sum(table * np.log(ratio(table))))
+
+
+def nats_of_noisy(table: Floats, x: Floats, y: Floats, *, scale: float) -> float:
+    """Mutual information of proportions with noise of standard deviation `scale`, without its bias.
+
+    The marginals `x`, `y` are taken as known. May be negative, as an unbiased estimate must.
+    """
+    return float(np.sum(debiased(table, scale)) - np.sum(debiased(x, 0.0)) - np.sum(debiased(y, 0.0)))
+
+
+def direction(table: Floats) -> Floats:
+    """Unit step along which the association of a table grows while its marginals and empty cells stay.
+
+    The derivative of p·ratio^t at fixed marginals: p·(log ratio − α_x − β_y).
+    """
+    logs = np.log(ratio(table))
+    down, across = margin_factors(table, table * logs)
+    growth = table * (logs - down[:, None] - across)
+    length = float(np.linalg.norm(growth))
+    return growth / length if length > 1e-12 else np.zeros_like(growth)
+
+
+def strengthen(table: Floats, goal: float) -> Floats:
+    """Give a shrunk table the information `goal` (nats): same marginals, same pattern, t in [−1, 1].
+
+    Information is convex, so a posterior mean holds too little of it.
+    """
+    x, y = table.sum(axis=1)[None], table.sum(axis=0)[None]
+    pattern = ratio(table)
+    low, high = -1.0, 1.0
+    for _ in range(12):
+        middle = 0.5 * (low + high)
+        weaker = nats(fit(table * pattern**middle, x, y)[0]) < goal
+        low, high = (middle, high) if weaker else (low, middle)
+    return np.asarray(fit(table * pattern**low, x, y)[0], dtype=np.float64)
+
+
+def mix_to(tables: Floats, pattern: Floats, x: Floats, y: Floats, *, share: Floats, goal: float) -> Floats:
+    """Change the strength of all clients' tables by one t so that their mixture has information `goal`.
+
+    Parameters
+    ----------
+    tables
+        Shape (clients, a, b), with marginals `x` (clients, a) and `y` (clients, b).
+    share
+        Shape (clients,): the mixture.
+    """
+    before, at = nats(np.tensordot(share, tables, axes=1)), 0.0
+    # Information goes with the square of the strength; the secant then corrects this first guess.
+    t = min(max(math.sqrt(max(goal, 0.0) / before) - 1.0, -_FURTHEST), _FURTHEST)
+    moved = tables
+    for _ in range(4):
+        if t == at:
+            break
+        moved = fit(tables * pattern**t, x, y)
+        after = nats(np.tensordot(share, moved, axes=1))
+        if (
+            abs(after - goal) <= _NEAR * abs(goal)
+            or abs(after - before) <= 1e-9 * abs(goal)
+            or after == before
+        ):
+            break
+        slope = (after - before) / (t - at)
+        at, before = t, after
+        t = min(max(t + (goal - after) / slope, -_FURTHEST), _FURTHEST)
+    return moved
