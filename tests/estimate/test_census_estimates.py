@@ -60,8 +60,8 @@ def _entropy(rows: np.ndarray) -> float:
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0])
 def test_the_error_bar_covers_the_true_loss_of_fixed_federations(census, epsilon: float) -> None:
-    # Eight draws, six federations that share them: between 8 and 48 independent trials. At a true coverage
-    # of 95%, fewer than 80% inside has a chance below 1% even at 8.
+    # Eight draws, six federations that share them. At a true coverage of 95%, fewer than 80% inside has a
+    # chance of about 1e-4 if federations err independently and of 6% if they err as one; the seeds are fixed.
     schema, _, exact = census
     truth = estimate(pool_of(schema, exact, math.inf))
     pick = np.random.default_rng(3)

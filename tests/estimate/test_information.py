@@ -63,7 +63,7 @@ def test_error_grows_with_noise_and_never_beyond_the_pool_spread() -> None:
 @pytest.mark.parametrize("sigma", [15.0, 50.0])
 def test_the_interval_covers_the_true_loss(sigma: float) -> None:
     # Mean coverage over 24 draws of 6 fixed federations, of an estimator whose coverage is near 95%. Were
-    # federations of one draw fully dependent, 83% would be missed once in 50 seeds; they are not.
+    # federations of one draw fully dependent, fewer than 83% inside would have a chance of 0.6%.
     known = truth(30, rows=12_000, seed=1)
     exact = known.true_estimates()
     rng = np.random.default_rng(0)
