@@ -68,7 +68,7 @@ class Process:
         self.popen.wait(30)
 
 
-def wait_for(what: str, ready: Callable[[], bool], *, seconds: float = 120.0, pause: float = 0.1) -> None:
+def wait_for(what: str, ready: Callable[[], bool], *, seconds: float = 400.0, pause: float = 0.1) -> None:
     """Poll until `ready()`, or fail saying what did not happen."""
     end = time.monotonic() + seconds
     while not ready():
@@ -109,7 +109,7 @@ class Run:
         self.popen.stdout.close()
         self._queue.put(None)
 
-    def until(self, text: str | None, *, seconds: float = 240.0) -> None:
+    def until(self, text: str | None, *, seconds: float = 500.0) -> None:
         """Read until a line holds `text`, or to the end of the run for None."""
         end = time.monotonic() + seconds
         while True:

@@ -6,12 +6,13 @@ import time
 
 import msgspec
 import pytest
-from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.app import ConfigRecord, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 import fedwise as fw
 from fedwise.errors import CheckFailed, FedwiseError, PoolError
 from fedwise.flower import FederationGrid, InProcessGrid, release_app, select_federation, wire
+from fedwise.flower.grid import GridView
 from fedwise.pool import Pool
 from fedwise.release import Release
 from flower.kit import NAMES, SpyGrid, first, make_grid, make_node, make_nodes
@@ -133,6 +134,54 @@ def test_a_node_that_connects_late_is_asked(tmp_path, plan):
 
     grid.get_node_ids = late
     assert choose(grid, plan, expected=5, timeout=30.0).pool.clients == NAMES
+
+
+class LosingGrid(GridView):
+    """Tells the first `losses` requests to one node that the node is offline, as Flower does after a restart."""
+
+    def __init__(self, grid, node, losses):
+        super().__init__(grid)
+        self.node, self.losses, self.requests, self._lost = node, losses, 0, {}
+
+    def push_messages(self, messages):
+        ids = []
+        for message in messages:
+            ids += self.grid.push_messages([message])
+            if message.metadata.dst_node_id == self.node:
+                self.requests += 1
+                if self.requests <= self.losses:
+                    self._lost[ids[-1]] = Message(Error(code=5), reply_to=message)
+        return ids
+
+    def pull_messages(self, message_ids):
+        wanted = list(message_ids)
+        replies = list(self.grid.pull_messages(wanted))
+        kept = [r for r in replies if r.metadata.reply_to_message_id not in self._lost]
+        return kept + [self._lost[number] for number in wanted if number in self._lost]
+
+
+def test_a_restarted_node_whose_request_was_lost_is_asked_again(tmp_path, plan):
+    grid = LosingGrid(make_grid(tmp_path), 1005, losses=2)
+    federation = choose(grid, plan, timeout=30.0)
+    assert federation.pool.clients == NAMES
+    assert federation.absent == ()
+    assert grid.requests == 3
+
+
+def test_a_node_that_stays_offline_is_given_up_with_its_reason(tmp_path, plan):
+    inner = make_grid(tmp_path)
+    grid = LosingGrid(inner, 1005, losses=1000)
+    asked = grid.push_messages
+
+    def leaves(messages):
+        ids = asked(messages)
+        inner.offline.add(1005)
+        return ids
+
+    grid.push_messages = leaves
+    federation = choose(grid, plan, timeout=60.0, grace=0.1)
+    assert [str(a) for a in federation.absent] == ["node 1005 (failed): the node is offline"]
+    assert grid.requests == 1
 
 
 def test_too_few_releases_stop_with_every_reason(tmp_path, plan):

@@ -7,13 +7,15 @@ offline, or when enough have answered and nobody new has for a while.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from flwr.app import Message
 from flwr.serverapp import Grid
 
 #: Looks in a row that must find all silent nodes offline before they are given up.
 _GIVE_UP = 3
+#: Flower's error code for a node that is not there.
+_OFFLINE = 5
 
 
 class Exchange:
@@ -56,6 +58,24 @@ class Exchange:
             out.setdefault(self.nodes[number], reply)
         return out
 
+    @property
+    def quiet(self) -> float:
+        """Seconds since the last reply."""
+        return time.monotonic() - self._heard
+
+    @property
+    def lost(self) -> set[int]:
+        """Nodes whose only reply is Flower's: the node went offline before it took the message."""
+        return {
+            node for node, reply in self.answers.items() if reply.has_error() and reply.error.code == _OFFLINE
+        }
+
+    def forget(self, nodes: Set[int]) -> None:
+        """Drop what was sent to some nodes, so that they can be asked again."""
+        for number in [number for number, node in self.nodes.items() if node in nodes]:
+            del self.nodes[number]
+            self.replies.pop(number, None)
+
     def send(self, messages: Sequence[Message]) -> None:
         """Push messages. Flower writes each one's id into the message it was given."""
         list(self.grid.push_messages(list(messages)))
@@ -75,11 +95,7 @@ class Exchange:
         silent = {node for number, node in self.nodes.items() if number not in self.replies}
         if not silent or self.left <= 0:
             return True
-        if (
-            self.grace is not None
-            and len(self.replies) >= enough
-            and time.monotonic() - self._heard >= self.grace
-        ):
+        if self.grace is not None and len(self.replies) >= enough and self.quiet >= self.grace:
             return True
         gone = silent.isdisjoint(self.grid.get_node_ids())
         self._offline = self._offline + 1 if gone else 0

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["Absence", "Federation", "select_federation"]
 
 _LOG = logging.getLogger("flwr")
+#: Seconds a node whose request was lost has to come back.
+_RETURN = 20.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,19 +186,24 @@ def select_federation(
 def _ask(
     grid: Grid, plan: Plan, *, timeout: float, grace: float | None, expected: int, enough: int, poll: float
 ) -> tuple[dict[int, Message], set[int]]:
-    """Send the plan to every node, also to those that connect while we wait; collect the replies.
+    """Send the plan to every node, also to those that connect or come back while we wait; collect the replies.
 
-    The request lives no longer than `timeout`, so no node answers it much later.
+    The request lives no longer than `timeout`, so no node answers it much later. A node that was restarted
+    may have been listed before it was back: its request is lost, and sent again. Asking twice is safe, as
+    a node keeps its answer and never draws a second one for a plan.
     """
     content = wire.request(plan.encode())
     exchange = Exchange(grid, timeout=timeout, grace=grace)
+    patience = _RETURN if grace is None else min(grace, _RETURN)
     while True:
-        fresh = sorted(set(grid.get_node_ids()) - exchange.asked)
+        online = set(grid.get_node_ids())
+        exchange.forget(exchange.lost & online)
+        fresh = sorted(online - exchange.asked)
         if fresh and exchange.left > 0:
             ttl = max(exchange.left, 1.0)
             exchange.send([Message(content, node, wire.MESSAGE_TYPE, ttl=ttl) for node in fresh])
         exchange.pull()
-        over = exchange.over(enough=enough)
+        over = exchange.over(enough=enough) and not (exchange.lost and exchange.quiet < patience)
         if exchange.left <= 0 or (over and len(exchange.asked) >= expected):
             return exchange.answers, exchange.asked
         exchange.sleep(poll)
