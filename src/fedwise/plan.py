@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from .allocation import Allocation, shares
 from .errors import PlanError
-from .files import decode, read_bytes, write_new
+from .files import decode, read_bytes, shorten, write_new
 from .objective import Weights, pair_weights, term_of
-from .privacy.accounting import LossDistribution
+from .privacy.accounting import STEP, TAIL, LossDistribution
 from .privacy.calibration import calibrate, check_promise, covers, gaussian_delta
 from .schema import Schema
 from .tables import Layout
@@ -28,6 +28,10 @@ MAX_CELLS = 2_000_000
 #: Plans of others are checked with the exact accountant where σ is below this; above, the closed formula is
 #: as good, and the accountant's arrays would grow with σ.
 EXACT_BELOW = 2000.0
+#: Bounds on σ that any promise within bounds respects; beyond them squares overflow.
+LEAST_SIGMA, MOST_SIGMA = 1e-3, 1e13
+#: Work of the exact accountant on a plan of others (numbers in its grid times distinct scales): about a second.
+MAX_WORK = 1.5e7
 
 Infinite = Literal["inf"]
 Calibration = Literal["tight", "rdp"]
@@ -103,15 +107,18 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, k
         for table in self.tables:
             x, y = table.pair
             if x not in known or y not in known or x == y or frozenset((x, y)) in seen:
-                raise PlanError(f"{where} asks for the pair {x} × {y}, which is unknown or repeated")
+                pair = shorten(f"{x[:64]} × {y[:64]}")
+                raise PlanError(f"{where} asks for the pair {pair}, which is unknown or repeated")
             if table.shape != (known[x], known[y]):
                 raise PlanError(f"{where} gives {x} × {y} a shape other than the schema's")
-            if not (math.isfinite(table.sigma) and (table.sigma > 0) == self.private):
+            if not (LEAST_SIGMA < table.sigma <= MOST_SIGMA if self.private else table.sigma == 0):
                 raise PlanError(f"{where} gives {x} × {y} a noise scale that does not fit its promise")
             seen.add(frozenset((x, y)))
         if not self.tables or self.layout.cells > MAX_CELLS:
             raise PlanError(f"{where} must ask for between 1 and {MAX_CELLS} cells, got {self.layout.cells}")
         # A digest proves that nothing changed on the way, not that the maker was honest: check the promise.
+        if self.private and _work(self.sigmas) > MAX_WORK:
+            raise PlanError(f"{where} has too many or too different noise scales to check; do not answer it")
         if self.private and not _keeps(tuple(self.sigmas.tolist()), self.epsilon, self.delta, self.mu):
             raise PlanError(f"{where} carries less noise than its promise needs; do not answer it")
 
@@ -166,6 +173,16 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, k
             term = term_of(self.schema, x, y) or "-"
             lines.append(f"  {name:<32}{table.shape[0] * table.shape[1]:>8}{table.sigma:>12.4g}  {term}")
         return "\n".join(lines)
+
+
+def _work(sigmas: npt.NDArray[np.float64]) -> float:
+    """Size of the exact accountant's task: numbers in its grid (`LossDistribution.of`) times distinct scales."""
+    scales, repeats = np.unique(sigmas[sigmas < EXACT_BELOW], return_counts=True)
+    if scales.size == 0:
+        return 0.0
+    rho = float(np.sum(repeats / (2 * scales**2)))
+    grid = 2 * math.sqrt(4 * rho * math.log(1 / TAIL)) * float(scales[-1]) / STEP
+    return grid * (scales.size + 4)  # 4: putting the grid in order and reading its curve
 
 
 @lru_cache(maxsize=64)

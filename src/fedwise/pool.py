@@ -6,27 +6,15 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from .errors import PoolError, nearest
-from .estimate.consistency import screen
 from .plan import Plan
 from .release import SUFFIX, Release
+from .screen import FALSE_ALARM, Alert, Flag, flagged, screen
 
-#: Chance that an honest release is flagged by the consistency screen.
-FALSE_ALARM = 1e-6
-#: Least noise scale for which too much agreement is suspicious.
-TOO_GOOD_FROM = 0.75
-
-
-class Flag(msgspec.Struct, frozen=True):
-    """Why a client's release is not to be trusted as it is."""
-
-    client: str
-    reason: str
-    p_value: float | None = None
+__all__ = ["FALSE_ALARM", "Alert", "Flag", "Pool", "flagged", "release_files"]
 
 
 class Pool:
@@ -46,6 +34,8 @@ class Pool:
         Whether any release carries simulated noise.
     flags
         Releases that failed the screen (only with ``accept_flagged``).
+    alerts
+        What is unusual about releases that passed it: worth a look, not refused.
     """
 
     def __init__(
@@ -56,6 +46,7 @@ class Pool:
         *,
         simulated: bool = False,
         flags: Sequence[Flag] = (),
+        alerts: Sequence[Alert] = (),
         sources: Sequence[str] = (),
     ) -> None:
         self.clients = tuple(clients)
@@ -63,6 +54,7 @@ class Pool:
         self.matrix = matrix
         self.simulated = simulated
         self.flags = tuple(flags)
+        self.alerts = tuple(alerts)
         self.sources = tuple(sources)
 
     @classmethod
@@ -86,7 +78,7 @@ class Pool:
         path
             A directory (every ``*.json`` in it that is a release) or a list of files.
         accept_flagged
-            Keep releases that fail the consistency screen; they are listed in `flags`.
+            Keep releases that fail the screen; they are listed in `flags`.
         progress
             Called with (files read, files).
 
@@ -134,12 +126,14 @@ class Pool:
         kept = [i for i in range(len(self.clients)) if i not in gone]
         if not kept:
             raise PoolError("pool must keep at least one client")
+        stay = {self.clients[i] for i in kept}
         return Pool(
             [self.clients[i] for i in kept],
             self.plan,
             self.matrix[kept],
             simulated=self.simulated,
-            flags=[flag for flag in self.flags if flag.client not in {self.clients[i] for i in gone}],
+            flags=[flag for flag in self.flags if flag.client in stay],
+            alerts=[alert for alert in self.alerts if alert.client in stay],
             sources=[self.sources[i] for i in kept] if self.sources else (),
         )
 
@@ -192,12 +186,12 @@ class _Loader:
         clients = sorted(self.rows)
         matrix = np.stack([self.rows[name] for name in clients])
         self.rows.clear()
-        flags = flagged(clients, matrix, self.plan)
-        if flags and not accept_flagged:
-            first = flags[0]
-            more = f" ({len(flags) - 1} more are flagged)" if len(flags) > 1 else ""
+        found = screen(clients, matrix, self.plan)
+        if found.flags and not accept_flagged:
+            first = found.flags[0]
+            more = f" ({len(found.flags) - 1} more are flagged)" if len(found.flags) > 1 else ""
             raise PoolError(
-                f"{self.sources[first.client]} of client '{first.client}' fails the consistency screen: "
+                f"{self.sources[first.client]} of client '{first.client}' fails the {first.kind} screen: "
                 f"{first.reason}{more}; remove it, ask for a new one, or pass --accept-flagged"
             )
         return Pool(
@@ -205,31 +199,10 @@ class _Loader:
             self.plan,
             matrix,
             simulated=self.simulated,
-            flags=flags,
+            flags=found.flags,
+            alerts=found.alerts,
             sources=[self.sources[name] for name in clients],
         )
-
-
-def flagged(clients: Sequence[str], matrix: npt.NDArray[np.int64], plan: Plan) -> list[Flag]:
-    """Releases whose tables contradict one another by more than the noise explains.
-
-    The same variable's marginals and the total appear in many tables; under the plan's own noise their
-    disagreement is χ² distributed. An honest release is flagged with probability `FALSE_ALARM`, shared
-    between both tails. A single table has nothing to disagree with and is never flagged.
-    """
-    found = screen(matrix, plan.layout, plan.sigmas)
-    if found.dof == 0:
-        return []
-    # Below σ of about 0.7 the discrete Gaussian has less variance than σ²: agreement proves nothing then.
-    both = plan.private and float(plan.sigmas.min()) >= TOO_GOOD_FROM
-    alarm = FALSE_ALARM / 2 if both else FALSE_ALARM
-    flags = []
-    for name, p_value in zip(clients, found.p_value, strict=True):
-        if p_value < alarm:
-            flags.append(Flag(name, "its tables contradict one another beyond their noise", float(p_value)))
-        elif both and p_value > 1 - alarm:
-            flags.append(Flag(name, "its tables agree better than their noise allows", float(p_value)))
-    return flags
 
 
 def release_files(path: str | Path | Iterable[str | Path]) -> list[Path]:

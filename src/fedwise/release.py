@@ -11,7 +11,7 @@ import numpy as np
 
 from . import __version__
 from .errors import ReleaseError
-from .files import decode, read_bytes, write_new
+from .files import decode, read_bytes, shorten, write_new
 from .frame import FrameLike
 from .plan import Infinite, Plan
 from .privacy.ledger import Ledger
@@ -77,9 +77,8 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
             )
         for table, asked in zip(self.tables, self.plan.tables, strict=True):
             if (table.pair, table.shape, table.sigma) != (asked.pair, asked.shape, asked.sigma):
-                raise ReleaseError(
-                    f"{where}: table {' × '.join(table.pair)} is not the one its plan asks for"
-                )
+                pair = shorten(" × ".join(name[:64] for name in table.pair))
+                raise ReleaseError(f"{where}: table {pair} is not the one its plan asks for")
             if len(table.counts) != asked.shape[0] * asked.shape[1]:
                 raise ReleaseError(f"{where}: table {' × '.join(table.pair)} has the wrong number of counts")
             if max(table.counts) > MAX_COUNT or min(table.counts) < -MAX_COUNT:

@@ -10,7 +10,6 @@ import enum
 import hashlib
 import math
 import re
-import tomllib
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -23,10 +22,14 @@ import polars as pl
 
 from .codes import encode_column
 from .errors import DataError, SchemaError, nearest
+from .files import parse_toml, read_bytes, shorten
 from .frame import FrameLike, read
 from .rule import Rule
 
 MAX_LEVELS = 10_000
+MAX_COLUMNS = 500
+#: Most rules of a row filter, and most names a column may have in the data.
+MAX_RULES = 100
 _NAME = re.compile(r"[A-Za-z_][\w.\- ]{0,63}")
 
 Handling = Literal["stop", "other"]
@@ -180,36 +183,32 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         """Read a ``schema.toml``."""
         path = Path(path)
         try:
-            text = path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            raise SchemaError(f"schema file '{path}' does not exist; check the path") from None
-        except (OSError, UnicodeDecodeError):
+            text = read_bytes(path, what="schema file", error=SchemaError).decode("utf-8")
+        except UnicodeDecodeError:
             raise SchemaError(f"schema file '{path}' cannot be read as UTF-8 text") from None
         return cls.parse(text, where=f"schema file '{path}'")
 
     @classmethod
     def parse(cls, text: str, *, where: str = "schema") -> Schema:
         """Read a schema from TOML text. `where` names the source in errors."""
-        try:
-            tree = tomllib.loads(text)
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
-            raise SchemaError(f"{where} is not valid TOML: {error}") from None
+        tree = parse_toml(text, what=where, error=SchemaError)
         columns = tree.pop("columns", None)
         if not isinstance(columns, dict) or not columns:
             raise SchemaError(f"{where} must have at least one [columns.NAME] table")
         rows = []
         for name, body in columns.items():
+            shown = shorten(name)
             if not isinstance(body, dict):
-                raise SchemaError(f"{where}: columns.{name} must be a table, such as [columns.{name}]")
+                raise SchemaError(f"{where}: columns.{shown} must be a table, such as [columns.{shown}]")
             if "name" in body:
-                raise SchemaError(f"{where}: columns.{name} is named by its header; drop the key 'name'")
+                raise SchemaError(f"{where}: columns.{shown} is named by its header; drop the key 'name'")
             if isinstance(body.get("source"), str):
                 body = {**body, "source": [body["source"]]}
             rows.append({"name": name, **body})
         try:
             return msgspec.convert({**tree, "columns": rows}, cls)
         except msgspec.ValidationError as error:
-            raise SchemaError(f"{where}: {_place(error, list(columns))}") from None
+            raise SchemaError(f"{where}: {shorten(_place(error, list(columns)))}") from None
         except SchemaError as error:
             raise SchemaError(f"{where}: {error}") from None
 
@@ -277,11 +276,21 @@ def _check_column(column: Column) -> None:
             f"column name '{name[:70]}' must start with a letter and hold letters, digits, spaces, "
             "dots, dashes (64 at most); rename it and give the data's own name as source"
         )
+    if len(column.source) > MAX_RULES or not all(
+        0 < len(s) <= 200 and s.isprintable() for s in column.source
+    ):
+        raise SchemaError(
+            f"column '{name}' must name at most {MAX_RULES} sources, printable, of 1 to 200 characters"
+        )
     kinds = [kind for kind in ("levels", "bins", "rule") if getattr(column, kind) is not None]
     if len(kinds) != 1:
         raise SchemaError(
             f"column '{name}' must declare exactly one of levels, bins or rule, got {kinds or 'none'}"
         )
+    if len(column.levels or column.bins or ()) > MAX_LEVELS + 1:
+        # Before anything is built from them.
+        given = len(column.levels or column.bins or ())
+        raise SchemaError(f"column '{name}' must have at most {MAX_LEVELS} levels, got {given}; bin it")
     if column.levels is not None:
         if len({str(level) for level in column.levels}) != len(column.levels):
             raise SchemaError(f"column '{name}' must declare each level once")
@@ -324,6 +333,11 @@ def _check_column(column: Column) -> None:
 def _check_schema(schema: Schema) -> None:
     if not (0 < len(schema.name) <= 100 and schema.name.isprintable()):
         raise SchemaError("schema name must have 1 to 100 printable characters; rename it")
+    # Sizes first: what follows takes time that grows with their square.
+    if len(schema.columns) > MAX_COLUMNS:
+        raise SchemaError(f"schema must declare at most {MAX_COLUMNS} columns, got {len(schema.columns)}")
+    if len(schema.where) > MAX_RULES:
+        raise SchemaError(f"schema must filter rows by at most {MAX_RULES} rules, got {len(schema.where)}")
     names = schema.names
     twice = [name for name in names if names.count(name) > 1]
     if twice:
@@ -333,8 +347,6 @@ def _check_schema(schema: Schema) -> None:
         raise SchemaError(f"schema must declare exactly one target column, got {targets or 'none'}")
     if not schema.features:
         raise SchemaError('schema must declare at least one column with role = "feature"')
-    if len(schema.columns) > 500:
-        raise SchemaError(f"schema must declare at most 500 columns, got {len(schema.columns)}")
     for text in schema.where:
         Rule.parse(text)
 

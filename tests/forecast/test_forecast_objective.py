@@ -10,7 +10,7 @@ import pytest
 from fedwise.errors import FedwiseError
 from fedwise.forecast import NAMES, Forecast, Forecaster, Settings, effects, front
 from fedwise.search import select
-from forecast.forecast_pools import codes_of, exact_estimates
+from forecast.forecast_pools import codes_of, exact_estimates, noisy_estimates
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,66 @@ def test_least_limits_bound_from_below(forecaster: Forecaster) -> None:
     assert not objective.feasible(values)[0]
 
 
+def test_forecasts_follow_the_model_that_is_trained() -> None:
+    assert Settings.for_model("logistic").coding == "schema"
+    assert Settings.for_model("mlp") == Settings.for_model("64-32") == Settings()
+    with pytest.raises(FedwiseError, match="did you mean 'logistic'"):
+        Settings.for_model("logistc")
+
+
+def test_select_shows_the_forecast_it_went_by(forecaster: Forecaster) -> None:
+    estimates = forecaster.estimates
+    own = Forecast("f1", target=["c1"], settings=Settings(records=512, coding="schema"))
+    found = select(estimates, 3, objective=own, forecast=True, seed=1, threads=1)
+    again = Forecaster(estimates, ["c1"], settings=Settings(records=512, coding="schema"))
+    shown = {value.metric: value.value for value in found.forecast}
+    assert shown["f1"] == pytest.approx(again.predict(found.clients).metrics.f1)
+    plain = select(estimates, 3, forecast=True, model="logistic", seed=1, threads=1)
+    linear = Forecaster(estimates, settings=Settings.for_model("logistic")).predict(plain.clients)
+    assert {v.metric: v.value for v in plain.forecast}["f1"] == pytest.approx(linear.metrics.f1)
+
+
+def test_limits_no_federation_keeps_are_flagged(forecaster: Forecaster) -> None:
+    hopeless = Forecast.of(forecaster, "balanced_accuracy", subject_to={"spd": 0.0, "accuracy": 0.1})
+    found = select(forecaster.estimates, 3, objective=hopeless, seed=1, threads=1)
+    (flag,) = [flag for flag in found.flags if flag.startswith("limit not kept")]
+    assert "spd is forecast at" in flag
+    assert "at most 0" in flag
+    _, values = everything(forecaster, 3)
+    easy = Forecast.of(forecaster, "balanced_accuracy", subject_to={"spd": float(values.max())})
+    found = select(forecaster.estimates, 3, objective=easy, seed=1, threads=1)
+    assert not any(flag.startswith("limit") for flag in found.flags)
+
+
+def test_limits_are_tightened_by_the_noise_of_a_typical_federation() -> None:
+    made = Forecaster(
+        noisy_estimates([codes_of(i) for i in range(6)], 20.0, seed=1), settings=Settings(records=512)
+    )
+    errors = made.typical_errors(3)
+    assert (errors > 0).any()
+    # By hand: the median over the same federations of the spread over redraws.
+    redrawn, rng, by_hand = made._redrawn(12, 0), np.random.default_rng([0x7E, 3]), []
+    for _ in range(16):
+        members = rng.choice(6, 3, replace=False)
+        values = [made.values(one[members].sum(axis=0, dtype=np.float64)[None])[0] for one in redrawn]
+        by_hand.append(np.std(values, axis=0, ddof=1))
+    np.testing.assert_allclose(errors, np.median(by_hand, axis=0), rtol=1e-6)
+    # More draws go on from fewer.
+    more = made._redrawn(14, 0)
+    np.testing.assert_array_equal(more[:12], redrawn)
+    assert (more[12] != more[13]).any()
+    sums = made.rows[:3].sum(axis=0)[None]
+    spd = float(made.values(sums)[0, NAMES.index("spd")])
+    error = errors[NAMES.index("spd")]
+    loose = Forecast.of(made, "f1", subject_to={"spd": spd + 0.5 * error}, margin=0.0)
+    tight = Forecast.of(made, "f1", subject_to={"spd": spd + 0.5 * error}, margin=1.0)
+    gained = tight.evaluate(sums)[0] - loose.evaluate(sums)[0]
+    assert gained == pytest.approx(1 + 10 * 0.5 * error)
+    assert tight.missed(sums[0]) == []
+
+
 MISTAKES = [
+    ({"margin": -1.0}, "margin must be"),
     ({"maximise": "acuracy"}, "did you mean 'accuracy'"),
     ({"maximise": {"f1": 0.0}}, "other than 0"),
     ({"maximise": {"f1": float("nan")}}, "finite"),

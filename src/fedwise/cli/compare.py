@@ -53,6 +53,10 @@ def compare(
         float | None, typer.Option("--target", help="Value to reach. [98% of the way to the best method]")
     ] = None,
     workers: Annotated[int, typer.Option("--workers", help="Processes.")] = 2,
+    cache: Annotated[
+        Path | None,
+        typer.Option("--cache", help="Keep finished trainings here; a stopped comparison goes on from them."),
+    ] = None,
     seed: SeedOption = 0,
     force: ForceOption = False,
     json: JsonOption = False,
@@ -101,7 +105,7 @@ def compare(
                 best = (f"{job.config.strategy}/{job.config.sampler} on {job.federation}", reached)
             bar.update(task, advance=1, best=f"best accuracy {best[1]:.4f} ({best[0]})")
 
-        table = run_all(prepared, work, workers=workers, on_done=after)
+        table = run_all(prepared, work, workers=workers, cache=cache, on_done=after)
     buffer = io.BytesIO()
     if output.suffix.lower() == ".csv":
         table.write_csv(buffer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,12 +14,13 @@ def inspect(
     path: Annotated[Path, typer.Argument(help="A release file, a plan.json, or a directory of releases.")],
     json: JsonOption = False,
 ) -> None:
-    """Validate and describe releases: promise, tables, and a consistency screen.
+    """Validate and describe releases: promise, tables, and a screen for doctored ones.
 
     Example: fedwise inspect releases/
 
-    The screen tests whether the same variable's marginals agree across tables within the noise; an honest
-    release fails it once in a million. Exit code 1 when a release is flagged.
+    The screen flags tables that contradict one another, counts below zero, impossible sizes and copies of
+    another release, all beyond the noise; an honest release fails it once in a million. What is merely
+    unusual is shown as an alert. Exit code 1 when a release is flagged, not for alerts.
     """
     from ..errors import ReleaseError
     from ..files import read_bytes
@@ -59,6 +60,9 @@ def describe(pool: object) -> dict[str, object]:
     plan = pool.plan
     _, _, totals, consistency = consistent(pool.matrix, plan.layout, plan.sigmas)
     flags = {flag.client: flag.reason for flag in pool.flags}
+    alerts: dict[str, list[str]] = {}
+    for alert in pool.alerts:
+        alerts.setdefault(alert.client, []).append(alert.reason)
     return {
         "clients": [
             {
@@ -67,6 +71,7 @@ def describe(pool: object) -> dict[str, object]:
                 "records_estimate": round(float(total)),
                 "p_value": float(p),
                 "flag": flags.get(name),
+                "alerts": alerts.get(name, []),
             }
             for name, source, total, p in zip(
                 pool.clients, pool.sources, totals, consistency.p_value, strict=True
@@ -83,6 +88,7 @@ def describe(pool: object) -> dict[str, object]:
         "cells": plan.layout.cells,
         "noise": {"least": float(plan.sigmas.min()), "most": float(plan.sigmas.max())},
         "flagged": sorted(flags),
+        "alerts": sorted(alerts),
     }
 
 
@@ -106,8 +112,14 @@ def _show(report: dict[str, object]) -> None:
         f"{len(rows)} release(s)",
         ["client", "records (estimate)", "consistency p", "verdict"],
         [
-            [row["client"], f"{row['records_estimate']:,}", f"{row['p_value']:.3g}", row["flag"] or "ok"]
+            [row["client"], f"{row['records_estimate']:,}", f"{row['p_value']:.3g}", _verdict(row)]
             for row in rows
         ],
         right=["records (estimate)", "consistency p"],
     )
+
+
+def _verdict(row: dict[str, Any]) -> str:
+    if row["flag"]:
+        return str(row["flag"])
+    return f"alert: {'; '.join(row['alerts'])}" if row["alerts"] else "ok"

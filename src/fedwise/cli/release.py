@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .console import ForceOption, JsonOption, print_json, stderr
+
+if TYPE_CHECKING:
+    from ..plan import Plan
 
 
 def release(
@@ -45,7 +48,7 @@ def release(
 
     Only the release file leaves. The rows, the exact counts and the ledger stay with you.
     """
-    from ..errors import LedgerError, PlanError
+    from ..errors import LedgerError, PlanError, ReleaseError
     from ..files import refuse_existing
     from ..plan import Plan
     from ..privacy.ledger import Ledger
@@ -67,6 +70,7 @@ def release(
     where = ledger or data.with_name(data.name + ".ledger.db")
     if asked.private and not simulated:
         asked.schema.encode(data)  # a dry run: bad data must not even create a ledger
+        _rehearse(target, asked)
         if where.exists():
             book = Ledger(where, budget)
         else:
@@ -77,7 +81,14 @@ def release(
             f"data with a budget (ledger '{where}') must not be released {kind}; use public data"
         )
     made = make_release(asked, data, client=client, ledger=book, simulated=simulated, seed=seed)
-    made.save(target, force=force)
+    try:
+        made.save(target, force=force)
+    except ReleaseError as error:
+        if book is None:
+            raise
+        raise ReleaseError(
+            f"{error}; ledger '{book.path}' was charged before and stays so: this release is spent but lost"
+        ) from None
     balance = book.balance() if book else None
     if json:
         print_json(
@@ -108,3 +119,17 @@ def release(
         console.print(
             f"  WARNING: this release is {made.label}; do not make one from people's data", markup=False
         )
+
+
+def _rehearse(target: Path, asked: Plan) -> None:
+    """Write and remove a file as large as the release will be: a full disk must not cost budget."""
+    from contextlib import suppress
+
+    from ..errors import ReleaseError
+    from ..files import write_new
+
+    trial = target.with_name(f".{target.name[:40]}.trial")
+    # The plan is part of a release; a noisy count takes a dozen characters at most.
+    write_new(trial, bytes(len(asked.encode()) + 12 * asked.layout.cells), force=True, error=ReleaseError)
+    with suppress(OSError):
+        trial.unlink()

@@ -78,6 +78,9 @@ def select(
     forecast: Annotated[
         bool, typer.Option("--forecast", help="Also forecast the trained model's metrics (some seconds).")
     ] = False,
+    model: Annotated[
+        str, typer.Option(help="Model that will be trained, for forecasts: mlp or logistic.")
+    ] = "mlp",
     accept_flagged: FlaggedOption = False,
     evidence: Annotated[str, typer.Option(help="none, quick or full.")] = "quick",
     threads: ThreadsOption = None,
@@ -108,7 +111,7 @@ def select(
             weights=chosen,
             estimator=estimator,
             method=method,
-            objective=forecast_objective(maximise, subject_to),
+            objective=forecast_objective(maximise, subject_to, model=model),
             include=names(include),
             exclude=names(exclude),
             min_records=min_records,
@@ -119,6 +122,7 @@ def select(
             smallest=smallest,
             representative=representative,
             forecast=forecast or maximise is not None,
+            model=model,
             evidence=evidence,  # type: ignore[arg-type]
             seed=seed,
             threads=threads,
@@ -137,7 +141,7 @@ def select(
         stderr().print(f"written to {output}", markup=False)
 
 
-def forecast_objective(maximise: str | None, subject_to: str) -> Objective | None:
+def forecast_objective(maximise: str | None, subject_to: str, *, model: str = "mlp") -> Objective | None:
     """The forecast as objective, from ``balanced_accuracy`` and ``spd=0.05,eod=0.1``."""
     from ..errors import FedwiseError
 
@@ -152,9 +156,9 @@ def forecast_objective(maximise: str | None, subject_to: str) -> Objective | Non
         if limits:
             raise FedwiseError("--subject-to needs --maximise METRIC, such as --maximise balanced_accuracy")
         return None
-    from ..forecast import Forecast
+    from ..forecast import Forecast, Settings
 
-    return Forecast(maximise, subject_to=limits)
+    return Forecast(maximise, subject_to=limits, settings=Settings.for_model(model))
 
 
 def show(selection: Selection) -> None:

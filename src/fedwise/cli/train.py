@@ -31,6 +31,7 @@ SchemaOption = Annotated[
 
 
 def train(
+    context: typer.Context,
     output: Annotated[Path, typer.Option("--output", "-o", help="Run directory.")],
     data: DataOption = None,
     synthetic: SyntheticOption = None,
@@ -113,12 +114,16 @@ def train(
     round; --resume goes on after a stop and ends with the identical result.
     """
     from ..train.federation import prepare
+    from ..train.lock import alone
+    from ..train.model import check_extra
     from ..train.run import Manifest, Run, fingerprint
     from ..train.samplers import make_sampler
 
+    check_extra(private=epsilon is not None)
     asked = _read_plan(plan)
-    chosen_bytes = None
     if resume:
+        Run.open(output)  # says what is wrong before a directory is made for the lock
+        context.with_resource(alone(output))
         run = Run.open(output)
         manifest = run.manifest
         if asked is None and (output / "plan.json").exists():
@@ -132,7 +137,7 @@ def train(
             seed=manifest.split_seed,
             use_sensitive=manifest.use_sensitive,
         )
-        _check_same(run, fingerprint(prepared, prepared.check(manifest.federation)))
+        run.check_data(fingerprint(prepared, prepared.check(manifest.federation)))
     else:
         config = _config(
             rounds=rounds, strategy=strategy, strategy_options=options(strategy_set), sampler=sampler,
@@ -161,11 +166,11 @@ def train(
             split_seed=split_seed,
             use_sensitive=use_sensitive,
         )
-        run = Run.create(output, manifest, found, force=force)
-        if chosen_bytes is not None:
-            run.keep("selection.json", chosen_bytes)
+        beside = {} if chosen_bytes is None else {"selection.json": chosen_bytes}
         if asked is not None:
-            run.keep("plan.json", asked.encode())
+            beside["plan.json"] = asked.encode()
+        context.with_resource(alone(output))
+        run = Run.create(output, manifest, found, force=force, beside=beside)
     for note in prepared.notes:
         stderr().print(f"note: {note}", markup=False)
     now = _train(run, prepared, resume=resume)
@@ -388,12 +393,3 @@ def _federation(
         note = msgspec.json.encode({"clients": members, "k": k, "loss": float(chosen.loss), "seed": seed})
         return members, note, loaded.plan
     return [], None, None
-
-
-def _check_same(run: Run, found: str) -> None:
-    from ..errors import DataError
-
-    if found != run.manifest.fingerprint:
-        raise DataError(
-            f"the data is not what run '{run.path}' was started with; restore it, or start again with --force"
-        )

@@ -112,11 +112,19 @@ def consistent(
 
 def screen(matrix: npt.ArrayLike, layout: Layout, sigmas: npt.ArrayLike) -> Consistency:
     """Only the disagreement of each client's tables; needs little memory beside the matrix."""
+    return combine(matrix, layout, sigmas)[2]
+
+
+def combine(
+    matrix: npt.ArrayLike, layout: Layout, sigmas: npt.ArrayLike
+) -> tuple[Floats, Floats, Consistency]:
+    """Combined totals and effects as in `Parts`, and the disagreement, without the interactions."""
     counts, noise = _checked(matrix, layout, sigmas)
-    statistic = np.empty(counts.shape[0])
-    for rows in _blocks(counts.shape[0], layout):
-        statistic[rows] = _split_block(counts[rows], layout, noise, None)[2]
-    return _verdict(statistic, layout)
+    clients = counts.shape[0]
+    totals, effects, statistic = np.empty(clients), np.empty((clients, sum(layout.sizes))), np.empty(clients)
+    for rows in _blocks(clients, layout):
+        totals[rows], effects[rows], statistic[rows] = _split_block(counts[rows], layout, noise, None)
+    return totals, effects, _verdict(statistic, layout)
 
 
 def split(matrix: npt.ArrayLike, layout: Layout, sigmas: npt.ArrayLike) -> tuple[Parts, Consistency]:

@@ -12,8 +12,8 @@ from flwr.app import Message
 
 from ..errors import ReleaseError
 from ..plan import Plan
-from ..pool import flagged
 from ..release import Release
+from ..screen import flagged
 from . import wire
 from .grid import ERRORS
 from .policy import Refusal
@@ -54,7 +54,7 @@ def sort_answers(
     plan
         The plan that was asked; a release must answer exactly this one.
     accept_flagged
-        Keep releases that fail the consistency screen.
+        Keep releases that fail the screen.
     """
     releases: dict[int, Release] = {}
     absent: list[Absence] = []

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import enum
 import math
-import tomllib
 from pathlib import Path
 
 import msgspec
 
 from ..errors import FedwiseError
+from ..files import parse_toml, read_bytes, shorten
 from ..plan import Plan
 from ..privacy.ledger import Ledger
 from ..release import check_client
@@ -128,19 +128,19 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """
         path = Path(path)
         try:
-            tree = tomllib.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise FedwiseError(
-                f"policy file '{path}' does not exist; write one, see: fedwise flower new"
-            ) from None
+            if not path.exists():
+                where = shorten(str(path))
+                raise FedwiseError(
+                    f"policy file '{where}' does not exist; write one, see: fedwise flower new"
+                )
+            text = read_bytes(path, what="policy file", error=FedwiseError).decode("utf-8")
         except (OSError, UnicodeDecodeError):
             raise FedwiseError(f"policy file '{path}' cannot be read as UTF-8 text") from None
-        except tomllib.TOMLDecodeError as cause:
-            raise FedwiseError(f"policy file '{path}' is not valid TOML: {cause}") from None
+        tree = parse_toml(text, what=f"policy file '{path}'", error=FedwiseError)
         try:
             found = msgspec.convert(tree, cls, dec_hook=_path)
         except msgspec.ValidationError as cause:
-            raise FedwiseError(f"policy file '{path}': {str(cause).replace('`', chr(39))}") from None
+            raise FedwiseError(f"policy file '{path}': {shorten(str(cause))}") from None
         root = path.resolve().parent
         places = {
             name: root / place
@@ -179,4 +179,4 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 def _path(kind: type, value: object) -> object:
     if kind is Path and isinstance(value, str):
         return Path(value)
-    raise NotImplementedError
+    raise TypeError("a path must be text")  # which msgspec reports with the key's name

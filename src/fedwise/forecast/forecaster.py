@@ -13,10 +13,10 @@ import numpy.typing as npt
 
 from ..errors import FedwiseError, nearest
 from ..estimate.estimates import Estimates
+from ..estimate.redraw import redraw
 from ..frame import FrameLike
 from . import kernels
 from .anchor import Anchor
-from .bootstrap import redraws
 from .design import Coding, Design
 from .metrics import NAMES, Metrics, from_rates
 from .moments import Moments, consistent_counts, moments, noise_gram, table_sigmas
@@ -32,6 +32,8 @@ Federation = Sequence[str] | Sequence[int] | Ints
 _DRAWN = 8
 #: Least ridge, in records, that a logistic model pays: trained models stop early, or decay weights.
 _RIDGE = 1e-3
+#: Federations and redraws of the noise behind a typical standard error.
+_TYPICAL, _TYPICAL_DRAWS = 16, 12
 #: Half width of the smoothed threshold, in units of the score.
 _RAMP = {"logistic": 0.1, "linear": 0.025}
 
@@ -48,7 +50,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     attribute
         The sensitive attribute whose groups are compared; default the first.
     coding
-        ``one-hot`` levels, or as the ``schema`` says (scaled columns as numbers).
+        ``one-hot`` levels, or as the ``schema`` says (scaled columns as numbers). It should bend as the trained
+        model does: see `for_model`.
     ridge
         In records: penalty = ridge · n. Default: 0.001, or as much as the noise calls for.
     records
@@ -64,6 +67,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ridge: float | None = None
     records: int = 8192
     seed: int = 0
+
+    @classmethod
+    def for_model(cls, model: str) -> Settings:
+        """Settings that follow the model to be trained.
+
+        ``logistic``, ``mlp`` or widths such as ``64-32``. A network bends along a scaled column, as one-hot
+        levels do; a linear model does not.
+        """
+        if model not in ("logistic", "mlp") and not model.replace("-", "").isdigit():
+            raise FedwiseError(
+                f"model must be mlp, logistic or widths such as 64-32, got '{model}'"
+                f"{nearest(model, ('mlp', 'logistic'))}"
+            )
+        return cls(coding="schema" if model == "logistic" else "one-hot")
 
     def __post_init__(self) -> None:
         if self.link not in ("logistic", "linear"):
@@ -115,7 +132,8 @@ class Forecaster:
     ) -> None:
         self.estimates = estimates
         self.settings = settings or Settings()
-        self._redraws: dict[tuple[int, int], npt.NDArray[np.float32]] = {}
+        self._redraws: tuple[int | None, npt.NDArray[np.float32]] = (None, np.empty(0, np.float32))
+        self._typical: dict[int, Floats] = {}
         layout = estimates.layout
         cells, marginals, totals = consistent_counts(estimates)
         self._counts = (cells, marginals, totals)
@@ -197,6 +215,25 @@ class Forecaster:
             again = self.values(self._redrawn(draws, seed)[:, members].sum(axis=1, dtype=np.float64))
             errors = dict(zip(NAMES, again.std(axis=0, ddof=1).tolist(), strict=True))
         return Prediction(tuple(self.estimates.clients[i] for i in members), metrics, errors)
+
+    def typical_errors(self, size: int) -> Floats:
+        """Standard errors of the metrics of a typical federation, in the order of `metrics.NAMES`.
+
+        The median over random federations of `size` clients; zeros without noise.
+        """
+        if size not in self._typical:
+            found = np.zeros(len(NAMES))
+            if table_sigmas(self.estimates).any():
+                redrawn = self._redrawn(_TYPICAL_DRAWS, 0)
+                rng = np.random.default_rng([0x7E, size])
+                clients, errors = redrawn.shape[1], []
+                for _ in range(_TYPICAL):
+                    members = rng.choice(clients, min(size, clients), replace=False)
+                    again = self.values(redrawn[:, members].sum(axis=1, dtype=np.float64))
+                    errors.append(again.std(axis=0, ddof=1))
+                found = np.median(errors, axis=0)
+            self._typical[size] = found
+        return self._typical[size]
 
     # -- how it is made -------------------------------------------------------------------------
 
@@ -284,14 +321,20 @@ class Forecaster:
         return float(np.sqrt(variance[np.ix_(used, used)].sum(axis=1).mean())) if used.any() else 0.0
 
     def _redrawn(self, draws: int, seed: int) -> npt.NDArray[np.float32]:
-        """Rows of re-released pools, shape (draws, clients, width)."""
-        if (draws, seed) not in self._redraws:
+        """Rows of re-released pools, shape (draws, clients, width); more draws go on from fewer."""
+        known, found = self._redraws
+        if known != seed:
+            found = np.empty((0, *self.rows.shape), np.float32)
+        if len(found) < draws:
             members = np.ones(len(self.estimates.clients))
-            found = np.empty((draws, *self.rows.shape), np.float32)
-            for i, counts in enumerate(redraws(self.estimates, draws, seed=seed)):
-                found[i] = self._rows(moments(self.design, self.estimates.layout, *counts), members)
-            self._redraws = {(draws, seed): found}
-        return self._redraws[draws, seed]
+            fresh = np.empty((draws - len(found), *self.rows.shape), np.float32)
+            for i in range(len(fresh)):
+                rng = np.random.default_rng([seed & 0xFFFFFFFFFFFFFFFF, 17, len(found) + i])
+                counts = consistent_counts(redraw(self.estimates, rng))
+                fresh[i] = self._rows(moments(self.design, self.estimates.layout, *counts), members)
+            found = np.concatenate([found, fresh])
+            self._redraws = (seed, found)
+        return found[:draws]
 
 
 def _summed(found: Moments, members: Ints) -> Moments:

@@ -8,43 +8,24 @@ process killed at any moment can only have recorded too much. Charges compose as
 from __future__ import annotations
 
 import math
+import os
 import sqlite3
+import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
 from ..errors import BudgetExceeded, LedgerError
+from ..files import MAX_BYTES, file_mode, shorten
+from . import book as lines
+from .book import APPLICATION, VERSION, Book, Charge, Damaged, Spent
 from .calibration import check_promise, gaussian_epsilon, gaussian_mu
 
-_APPLICATION = 0x66656477  # "fedw"
-_VERSION = 1
 _BUSY_SECONDS = 60.0
-_TABLES = """
-CREATE TABLE budget (id INTEGER PRIMARY KEY, at TEXT NOT NULL, epsilon REAL NOT NULL, delta REAL NOT NULL);
-CREATE TABLE charge (
-  id INTEGER PRIMARY KEY, at TEXT NOT NULL, client TEXT NOT NULL, plan TEXT NOT NULL,
-  mu REAL NOT NULL, epsilon REAL NOT NULL, delta REAL NOT NULL
-);
-"""
-
-#: μ, ε and δ of one charge.
-Spent = tuple[float, float, float]
-
-
-class Charge(msgspec.Struct, frozen=True):
-    """One line of the book."""
-
-    id: int
-    at: str
-    client: str
-    plan: str
-    mu: float
-    epsilon: float
-    delta: float
 
 
 class Balance(msgspec.Struct, frozen=True):
@@ -76,21 +57,19 @@ class Ledger:
 
     def __init__(self, path: str | Path, epsilon: float | None = None, delta: float | None = None) -> None:
         self.path = Path(path)
-        if self.path.is_dir():
-            raise LedgerError(f"ledger '{self.path}' is a directory; name a file")
-        if not self.path.exists() or self.path.stat().st_size == 0:
-            if epsilon is None:
-                state = "is empty" if self.path.exists() else "does not exist"
-                raise LedgerError(f"ledger '{self.path}' {state}; give a total epsilon to create it")
-            if not self.path.parent.is_dir():
-                raise LedgerError(f"ledger '{self.path}' cannot be created: its directory does not exist")
+        exists = self._exists()
         if epsilon is not None:
             check_promise(epsilon, 1e-5 if delta is None else delta)
             if math.isinf(epsilon):
                 raise LedgerError("ledger epsilon must be finite; an infinite budget protects nobody")
+        if not exists:
+            if epsilon is None:
+                raise LedgerError(f"ledger '{self.path}' does not exist; give a total epsilon to create it")
+            if not self.path.parent.is_dir():
+                raise LedgerError(f"ledger '{self.path}' cannot be created: its directory does not exist")
+            self._create(epsilon, 1e-5 if delta is None else delta)
         with self._transaction() as db:
-            self._prepare(db, epsilon, 1e-5 if delta is None else delta)
-            recorded = self._budget(db)
+            recorded = self._read(db).budget
         wanted = (epsilon, delta)
         if any(w is not None and w != r for w, r in zip(wanted, recorded, strict=True)):
             raise LedgerError(
@@ -101,17 +80,13 @@ class Ledger:
     def balance(self) -> Balance:
         """What is allowed, spent and left."""
         with self._transaction() as db:
-            epsilon, delta = self._budget(db)
-            spent = self._spent(db)
-        return _balance(epsilon, delta, spent)
+            book = self._read(db)
+        return _balance(*book.budget, book.spent)
 
     def history(self) -> list[Charge]:
         """All charges, oldest first."""
         with self._transaction() as db:
-            rows = db.execute(
-                "SELECT id, at, client, plan, mu, epsilon, delta FROM charge ORDER BY id"
-            ).fetchall()
-        return [Charge(*row) for row in rows]
+            return self._read(db).charges
 
     def charge(self, mu: float, *, client: str, plan: str, epsilon: float, delta: float) -> Balance:
         """Record a release before its noise is drawn, or refuse.
@@ -133,8 +108,8 @@ class Ledger:
                 "charge must have a finite mu above 0; a plan without privacy cannot be charged"
             )
         with self._transaction() as db:
-            total, at_delta = self._budget(db)
-            spent = self._spent(db)
+            book = self._read(db)
+            (total, at_delta), spent = book.budget, book.spent
             after = [*spent, (mu, epsilon, delta)]
             needed = _cost(after, at_delta)
             # Also compared as μ², where the sum is exact; 1e-9 forgives the rounding of the conversion.
@@ -147,36 +122,32 @@ class Ledger:
                     f"  Difference: epsilon {needed - total:.4g}\n"
                     "Ask for a plan with a smaller epsilon, or raise the budget on purpose (fedwise budget)."
                 )
-            db.execute(
-                "INSERT INTO charge (at, client, plan, mu, epsilon, delta) VALUES (?, ?, ?, ?, ?, ?)",
-                (_now(), client, plan, mu, epsilon, delta),
-            )
+            lines.add_charge(db, at=_now(), client=client, plan=plan, spent=(mu, epsilon, delta))
             return _balance(total, at_delta, after)
 
     def set_budget(self, epsilon: float, delta: float | None = None) -> Balance:
         """Change the total budget on purpose; the change is kept in the book."""
         with self._transaction() as db:
-            old = self._budget(db)
-            new_delta = old[1] if delta is None else delta
+            book = self._read(db)
+            new_delta = book.budget[1] if delta is None else delta
             check_promise(epsilon, new_delta)
             if math.isinf(epsilon):
                 raise LedgerError("ledger epsilon must be finite; an infinite budget protects nobody")
-            self._record_budget(db, epsilon, new_delta)
-            spent = self._spent(db)
-        return _balance(epsilon, new_delta, spent)
+            lines.add_budget(db, at=_now(), epsilon=epsilon, delta=new_delta)
+        return _balance(epsilon, new_delta, book.spent)
 
-    def _budget(self, db: sqlite3.Connection) -> tuple[float, float]:
-        row = db.execute("SELECT epsilon, delta FROM budget ORDER BY id DESC LIMIT 1").fetchone()
-        if row is None or not all(isinstance(value, float) for value in row):
-            raise self._damaged()
-        return row[0], row[1]
-
-    def _spent(self, db: sqlite3.Connection) -> list[Spent]:
-        """μ, ε and δ of every charge. SQLite does not enforce types, so they are checked here."""
-        rows = db.execute("SELECT mu, epsilon, delta FROM charge ORDER BY id").fetchall()
-        if not all(isinstance(value, float) and value > 0 for row in rows for value in row):
-            raise self._damaged()
-        return [(mu, epsilon, delta) for mu, epsilon, delta in rows]
+    def _read(self, db: sqlite3.Connection) -> Book:
+        """The whole book, or `LedgerError` where it is another's or of another time."""
+        application = db.execute("PRAGMA application_id").fetchone()[0]
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+        if application != APPLICATION:
+            raise LedgerError(f"'{self.path}' is a database but not a fedwise ledger; name another file")
+        if version != VERSION:
+            raise LedgerError(
+                f"ledger '{self.path}' has format {version}, this fedwise reads {VERSION}; "
+                "use the fedwise that made it"
+            )
+        return lines.read(db)
 
     def _damaged(self) -> LedgerError:
         return LedgerError(
@@ -184,28 +155,53 @@ class Ledger:
             "starting a new one would forget what was spent"
         )
 
-    @staticmethod
-    def _record_budget(db: sqlite3.Connection, epsilon: float, delta: float) -> None:
-        db.execute("INSERT INTO budget (at, epsilon, delta) VALUES (?, ?, ?)", (_now(), epsilon, delta))
-
-    def _prepare(self, db: sqlite3.Connection, epsilon: float | None, delta: float) -> None:
-        application = db.execute("PRAGMA application_id").fetchone()[0]
-        version = db.execute("PRAGMA user_version").fetchone()[0]
-        empty = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
-        if empty and application == 0:
-            if epsilon is None:
-                raise LedgerError(f"ledger '{self.path}' is empty; give a total epsilon to set it up")
-            for statement in _TABLES.strip().split(";\n"):
-                db.execute(statement.rstrip(";"))
-            db.execute(f"PRAGMA application_id = {_APPLICATION}")
-            db.execute(f"PRAGMA user_version = {_VERSION}")
-            self._record_budget(db, epsilon, delta)
-        elif application != _APPLICATION:
-            raise LedgerError(f"'{self.path}' is a database but not a fedwise ledger; name another file")
-        elif version != _VERSION:
+    def _exists(self) -> bool:
+        """Whether there is a file to open; one that cannot be a ledger is refused."""
+        try:
+            if self.path.is_dir():
+                raise LedgerError(f"ledger '{self.path}' is a directory; name a file")
+            state = os.stat(self.path)
+        except FileNotFoundError:
+            return False
+        except (OSError, ValueError) as cause:
+            reason = getattr(cause, "strerror", None) or "no possible file name"
             raise LedgerError(
-                f"ledger '{self.path}' has format {version}, this fedwise reads {_VERSION}; upgrade"
+                f"ledger {str(self.path)!r} cannot be used ({reason}); check the path"
+            ) from None
+        if not self.path.is_file() or state.st_size > MAX_BYTES:
+            raise LedgerError(f"ledger '{self.path}' is no ordinary file of sane size; name another file")
+        if state.st_size == 0:
+            # A new ledger appears whole (`_create`): an empty file is one that lost its contents.
+            raise LedgerError(
+                f"ledger '{self.path}' is empty; restore it from a backup, or remove it on purpose if nothing "
+                "was ever released"
             )
+        return True
+
+    def _create(self, epsilon: float, delta: float) -> None:
+        """A new ledger, whole or not at all; where another process is first, its ledger stands."""
+        temporary = None
+        try:
+            handle, temporary = tempfile.mkstemp(
+                prefix=f".{self.path.name[:40]}.", suffix=".part", dir=self.path.parent
+            )
+            os.close(handle)
+            with closing(sqlite3.connect(temporary, isolation_level=None)) as db:
+                db.execute("PRAGMA synchronous = FULL")
+                db.execute("BEGIN IMMEDIATE")
+                lines.create(db, at=_now(), epsilon=epsilon, delta=delta)
+                db.execute("COMMIT")
+            os.chmod(temporary, file_mode())
+            with suppress(FileExistsError):
+                _place(temporary, self.path)
+        except (OSError, sqlite3.Error) as cause:
+            reason = cause.strerror if isinstance(cause, OSError) else cause
+            raise LedgerError(
+                f"ledger '{self.path}' cannot be created ({reason}); check path and permissions"
+            ) from None
+        finally:
+            if temporary is not None:
+                Path(temporary).unlink(missing_ok=True)
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -221,9 +217,10 @@ class Ledger:
                 db.execute("COMMIT")
         except sqlite3.OperationalError as cause:
             raise LedgerError(
-                f"ledger '{self.path}' cannot be used ({cause}); check path and permissions"
+                f"ledger '{self.path}' cannot be used ({shorten(str(cause))}); check path and permissions"
             ) from None
-        except sqlite3.DatabaseError:
+        # SQLite quotes a damaged file in its messages, which then are no text either.
+        except (sqlite3.DatabaseError, Damaged, UnicodeDecodeError):
             raise self._damaged() from None
 
     def _connect(self) -> sqlite3.Connection:
@@ -231,9 +228,11 @@ class Ledger:
         while True:
             db = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
             try:
+                # Whatever a doctored file says: no text of gigabytes, no functions run by its own statements.
+                db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 1_000_000)
+                db.execute("PRAGMA trusted_schema = OFF")
                 # The journal mode is written into the file: never into a database that is not ours.
-                objects = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-                if objects == 0 or db.execute("PRAGMA application_id").fetchone()[0] == _APPLICATION:
+                if db.execute("PRAGMA application_id").fetchone()[0] == APPLICATION:
                     db.execute("PRAGMA journal_mode = WAL")
                 db.execute("PRAGMA synchronous = FULL")
                 return db
@@ -246,6 +245,24 @@ class Ledger:
             except BaseException:
                 db.close()
                 raise
+
+
+def _place(temporary: str, path: Path) -> None:
+    """Give a finished file its name, unless another has it (`FileExistsError`), and make that last."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError:
+        # A file system without hard links: claim the name first, then fill it.
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+        os.replace(temporary, path)
+    if os.name == "posix":
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 def _squares(spent: list[Spent]) -> float:

@@ -17,6 +17,8 @@ WEAK_EPSILON = 3.0
 WEAK_DELTA = 1e-4
 #: A member chosen in fewer redrawn pools than this owes its place to luck.
 LUCK = 0.5
+#: A member that moves the loss by more than this part of what all members move carries the selection.
+HINGE = 0.75
 #: Relative difference up to which two losses are the same.
 SAME = 1e-6
 
@@ -39,9 +41,17 @@ def alerts(
             Alert(
                 level="warning",
                 title=f"release of {flag.client} is flagged",
-                text=f"{flag.reason.capitalize()}.",
+                text=f"{flag.reason[0].upper()}{flag.reason[1:]}.",
             )
             for flag in pool.flags
+        ]
+        found += [
+            Alert(
+                level="warning" if alert.client in selection.clients else "note",
+                title=f"release of {alert.client} is unusual",
+                text=f"{alert.reason[0].upper()}{alert.reason[1:]}. Honest clients may be: look before you exclude.",
+            )
+            for alert in pool.alerts
         ]
         if selection.plan_digest not in (None, pool.plan.digest):
             found.append(
@@ -172,7 +182,26 @@ def _selection(selection: Selection) -> list[Alert]:
                 "The federation's loss is more certain than its membership.",
             )
         )
-    return found
+    return found + _hinge(selection)
+
+
+def _hinge(selection: Selection) -> list[Alert]:
+    """One member whose leaving would move the loss far more than all others': a giant, or a fabrication."""
+    moves = {part.client: abs(part.leave_one_out or 0.0) for part in selection.contributions}
+    total = sum(moves.values())
+    if len(moves) < 3 or total <= 0:
+        return []
+    client, most = max(moves.items(), key=lambda item: item[1])
+    if most <= HINGE * total:
+        return []
+    return [
+        Alert(
+            level="note",
+            title=f"the selection hinges on {client}",
+            text=f"{most / total:.0%} of what single members do to the loss is due to {client}. Look at its data, and "
+            f"compare with the choice without it: fedwise select … --exclude {client}.",
+        )
+    ]
 
 
 def _outcome(training: Training) -> list[Alert]:

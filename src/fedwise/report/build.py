@@ -48,6 +48,7 @@ class Report:
         audits: Iterable[Audit | AuditValue] = (),
         frontier: Frontier | Sequence[Point] | bool = True,
         forecast: Sequence[Measure] | bool = True,
+        model: str = "mlp",
         commands: Sequence[str] = (),
         privacy_notes: Sequence[str] = (),
         digests: Mapping[str, str] | None = None,
@@ -69,6 +70,8 @@ class Report:
             A frontier already computed; ``True`` to compute one over k where that takes a moment, or ``False``.
         forecast
             Predicted metrics of the trained model; ``True`` to predict them here, or ``False``.
+        model
+            The trained model, which the prediction follows: ``mlp`` or ``logistic``.
         commands
             The command lines that lead here.
         privacy_notes
@@ -90,7 +93,7 @@ class Report:
         points = _points(pool, selection, frontier)
         what = f"{selection.k} of {len(names) or selection.pool} clients"
         if isinstance(forecast, bool):
-            found = forecaster(estimates) if forecast and estimates is not None else None
+            found = forecaster(estimates, model) if forecast and estimates is not None else None
             forecast = measures(found, selection.clients, seed=selection.seed)
         verdict = gather.verdict(selection, len(names) or selection.pool)
         marks = {

@@ -23,12 +23,15 @@ METRICS = {
 _MOST_CELLS = 1_000_000
 
 
-def forecaster(estimates: Estimates) -> Forecaster | None:
-    """What predicts any federation of a pool; ``None`` where the plan lacks the tables for it."""
-    from ..forecast import Forecaster
+def forecaster(estimates: Estimates, model: str = "mlp") -> Forecaster | None:
+    """What predicts any federation of a pool; ``None`` where the plan lacks the tables for it.
+
+    `model` is the one that was or will be trained: the forecast follows it.
+    """
+    from ..forecast import Forecaster, Settings
 
     try:
-        return Forecaster(estimates)
+        return Forecaster(estimates, settings=Settings.for_model(model))
     except FedwiseError:
         return None
 

@@ -88,6 +88,7 @@ def build_report(
         audits=_audits(found) if found else (),
         frontier=frontier,
         forecast=forecast,
+        model=str(config.get("config", {}).get("model", "mlp")),
         commands=_commands(selection, pool, config, place),
         privacy_notes=_privacy_notes(folder / "privacy.json", config, trained=bool(runs)) if whole else (),
         digests={"Training data": config["fingerprint"]} if config.get("fingerprint") else None,

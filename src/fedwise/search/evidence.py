@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from ..estimate.estimates import Estimates
+from ..estimate.redraw import redraw
 from ..objective import Weights
-from ..pool import Pool
 from .annealing import Annealing
 from .constraints import Limits
 from .control import Control
@@ -100,7 +99,6 @@ def redraw_count(estimates: Estimates, problem: Problem, evidence: Evidence) -> 
 
 def frequency(
     estimates: Estimates,
-    pool: Pool | None,
     weights: Weights,
     limits: Limits,
     outcome: Outcome,
@@ -121,7 +119,7 @@ def frequency(
     for number in range(redraws):
         if control.stopped():
             break
-        again = _redrawn(estimates, pool, np.random.default_rng([seed & 0xFFFFFFFFFFFFFFFF, 13, number]))
+        again = redraw(estimates, np.random.default_rng([seed & 0xFFFFFFFFFFFFFFFF, 13, number]))
         problem = Problem.of(again, PFL(weights))
         found = short.search(problem, limits, k, seed=seed + number + 1, control=control)
         warm = descend(problem, limits, outcome.members, control=control)
@@ -134,20 +132,3 @@ def frequency(
     return {
         estimates.clients[i]: float(shares[i]) for i in np.argsort(-shares, kind="stable") if shares[i] > 0
     }, made
-
-
-def _redrawn(estimates: Estimates, pool: Pool | None, rng: np.random.Generator) -> Estimates:
-    noise = rng.normal(size=estimates.cells.shape) * estimates.layout.per_cell(estimates.sigmas)
-    noisy = estimates.cells + noise
-    if pool is not None:
-        from ..estimate import estimate
-
-        redrawn = Pool(pool.clients, pool.plan, np.rint(noisy).astype(np.int64), simulated=True)
-        again: Estimates = estimate(redrawn, estimator=estimates.estimator)
-        return again
-    if estimates.marginals is None:
-        return replace(estimates, cells=noisy)
-    from ..estimate.consistency import consistent
-
-    cells, marginals, totals, _ = consistent(noisy, estimates.layout, estimates.sigmas)
-    return replace(estimates, cells=cells, marginals=marginals, totals=totals)

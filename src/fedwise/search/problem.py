@@ -29,7 +29,8 @@ class Objective(Protocol):
 
     `rows` is called once a search, before `evaluate`. An objective that is a weighted sum of x·log2 x
     may also offer an attribute ``spec`` (a `kernels.Spec`, set by `rows`) and is then searched by the
-    compiled kernels instead of through `evaluate`.
+    compiled kernels instead of through `evaluate`. One with limits of its own may offer ``missed(sums)``:
+    sentences about the limits that a federation does not keep, shown as flags of the selection.
     """
 
     name: str

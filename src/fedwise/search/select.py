@@ -62,6 +62,7 @@ def select(
     alternatives: int = 5,
     evidence: Evidence = "quick",
     forecast: bool = False,
+    model: str = "mlp",
     seed: int = 0,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -97,6 +98,9 @@ def select(
         ``none``, ``quick`` (under a second or so) or ``full``.
     forecast
         Also forecast the metrics of the model the federation would train (some seconds).
+    model
+        The model that will be trained, ``mlp`` or ``logistic``: the forecast follows it. An objective that
+        forecasts has settings of its own, which are kept.
     seed
         Seed of every random choice. The answer does not depend on `threads`.
     threads
@@ -154,14 +158,19 @@ def select(
 
         chosen = msgspec.structs.replace(control.run(work), constraints=constraints.given())
     if forecast:
-        chosen = msgspec.structs.replace(chosen, forecast=_forecast(estimates, chosen.clients, seed))
+        values = _forecast(estimates, chosen.clients, goal, model=model, seed=seed)
+        chosen = msgspec.structs.replace(chosen, forecast=values)
     return chosen
 
 
-def _forecast(estimates: Estimates, clients: tuple[str, ...], seed: int) -> tuple[ForecastValue, ...]:
-    from ..forecast import NAMES, Forecaster
+def _forecast(
+    estimates: Estimates, clients: tuple[str, ...], goal: Objective, *, model: str, seed: int
+) -> tuple[ForecastValue, ...]:
+    from ..forecast import NAMES, Forecaster, Settings
 
-    found = Forecaster(estimates).predict(clients, seed=seed)
+    # What the search went by is what is shown: the objective's own target and settings.
+    made = getattr(goal, "forecaster", None) or Forecaster(estimates, settings=Settings.for_model(model))
+    found = made.predict(clients, seed=seed)
     return tuple(ForecastValue(name, found.metrics.value(name), found.std_errors.get(name)) for name in NAMES)
 
 
@@ -299,7 +308,7 @@ def _describe(
     redraws = redraw_count(estimates, problem, evidence) if is_pfl else 0
     if redraws and not control.stopped():
         shares, redraws = frequency(
-            estimates, pool, weights, limits, outcome, redraws=redraws, seed=seed, control=control
+            estimates, weights, limits, outcome, redraws=redraws, seed=seed, control=control
         )
     names = estimates.clients
     others = [entry for entry in outcome.ranked if entry[1] != members][:alternatives]
@@ -332,7 +341,8 @@ def _describe(
         estimator=estimates.estimator,
         pool=len(names),
         plan_digest=pool.plan.digest if pool is not None else None,
-        flags=_flags(estimates, pool),
+        flags=(*_flags(estimates, pool), *_missed(problem, members)),
+        alerts=tuple(f"release of '{a.client}': {a.reason}" for a in pool.alerts) if pool is not None else (),
     )
 
 
@@ -345,6 +355,14 @@ def _statement(outcome: Outcome, k: int, status: Status) -> str:
     if outcome.local:
         return f"No single swap improves it{chains}."
     return f"The best federation met{chains}; it may not be a local optimum."
+
+
+def _missed(problem: Problem, members: tuple[int, ...]) -> tuple[str, ...]:
+    """Limits of the objective that the answer does not keep: no federation that was met keeps them."""
+    missed = getattr(problem.objective, "missed", None)
+    if missed is None:
+        return ()
+    return tuple(f"limit not kept: {miss}" for miss in missed(problem.sums(np.asarray(members))))
 
 
 def _flags(estimates: Estimates, pool: Pool | None) -> tuple[str, ...]:

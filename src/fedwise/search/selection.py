@@ -97,6 +97,8 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         Metrics the trained model would have, where they were asked for.
     flags
         What a reader must know: ``simulated``, ``not private``, flagged releases.
+    alerts
+        What is unusual about releases of the pool that passed its screen.
     """
 
     format: Literal["fedwise/selection/1"] = FORMAT
@@ -125,6 +127,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     pool: int = 0
     plan_digest: str | None = None
     flags: tuple[str, ...] = ()
+    alerts: tuple[str, ...] = ()
     version: str = __version__
 
     @property
@@ -179,6 +182,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             )
         )
         lines += [("note", flag) for flag in self.flags]
+        lines += [("alert", alert) for alert in self.alerts]
         return lines
 
     def __str__(self) -> str:

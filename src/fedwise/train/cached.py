@@ -11,6 +11,7 @@ import io
 import multiprocessing as mp
 import os
 import signal
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -92,7 +93,7 @@ def train_all(
     prepared: Prepared,
     work: Sequence[Training],
     *,
-    cache: Cache,
+    cache: Cache | None,
     workers: int = 2,
     on_done: Callable[[int, pl.DataFrame, bool], None] | None = None,
 ) -> list[pl.DataFrame]:
@@ -100,6 +101,8 @@ def train_all(
 
     Parameters
     ----------
+    cache
+        Where finished trainings are kept; ``None`` keeps none, and a stopped run starts again.
     workers
         Processes; 1 trains in this one.
     on_done
@@ -120,16 +123,17 @@ def train_all(
     found: dict[int, pl.DataFrame] = {}
     waiting: dict[str, list[int]] = {}
     for i, training in enumerate(work):
-        table = cache.load(training)
+        table = cache.load(training) if cache is not None else None
         if table is None:
-            waiting.setdefault(cache.key(training), []).append(i)
+            waiting.setdefault(str(i) if cache is None else cache.key(training), []).append(i)
         else:
             found[i] = table
             if on_done:
                 on_done(i, table, True)
 
     def finish(places: list[int], table: pl.DataFrame) -> None:
-        cache.store(work[places[0]], table)
+        if cache is not None:
+            cache.store(work[places[0]], table)
         for i in places:
             found[i] = table
             if on_done:
@@ -160,7 +164,8 @@ def _parallel(
             finish(futures[done], done.result())
     except BrokenProcessPool:
         raise FedwiseError(
-            "a training process died, perhaps for lack of memory; finished trainings are kept, run again with fewer"
+            "a training process died, perhaps for lack of memory; trainings in a --cache are kept: run again, "
+            "with fewer --workers"
         ) from None
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
@@ -178,7 +183,16 @@ def _begin(prepared: Prepared) -> None:
     """Start of a worker: the data arrives once, one core each, and Ctrl-C ends it without a word."""
     os.environ["OMP_NUM_THREADS"] = "1"
     signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+    threading.Thread(target=_follow, daemon=True).start()
     _SHARED[:] = [prepared]
+
+
+def _follow() -> None:
+    """End when the parent does: a killed parent cannot tell its workers, which would wait for ever."""
+    parent = mp.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _work(training: Training) -> pl.DataFrame:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -14,10 +12,10 @@ import numpy as np
 import polars as pl
 
 from ..errors import FedwiseError
+from .cached import Cache, Training, train_all
 from .federation import Prepared
 from .metrics import LARGER_IS_BETTER
-from .run import to_frame
-from .simulate import Config, simulate
+from .simulate import Config
 
 #: Columns that name a method.
 METHOD = ("federation", "strategy", "sampler")
@@ -60,9 +58,17 @@ def compare(
     work: Sequence[Job],
     *,
     workers: int = 1,
+    cache: str | Path | None = None,
     on_done: Callable[[Job, pl.DataFrame], None] | None = None,
 ) -> pl.DataFrame:
     """Run the jobs, in processes of their own where `workers` is above 1.
+
+    Parameters
+    ----------
+    cache
+        Directory of finished trainings: run again after a stop, and only the rest is trained.
+    on_done
+        Called with each job and its lines.
 
     Returns
     -------
@@ -72,46 +78,23 @@ def compare(
     """
     for job in work:
         prepared.check(job.members)
-    parts: dict[int, pl.DataFrame] = {}
-    if workers <= 1:
-        for i, job in enumerate(work):
-            parts[i] = _run(prepared, job)
-            if on_done:
-                on_done(job, parts[i])
-    else:
-        context = get_context("spawn")
-        with ProcessPoolExecutor(
-            workers, mp_context=context, initializer=_begin, initargs=(prepared,)
-        ) as pool:
-            waiting = {pool.submit(_work, job): i for i, job in enumerate(work)}
-            try:
-                for done in as_completed(waiting):
-                    i = waiting[done]
-                    parts[i] = done.result()
-                    if on_done:
-                        on_done(work[i], parts[i])
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-    return pl.concat([parts[i] for i in range(len(work))])
+
+    def finished(place: int, records: pl.DataFrame, _: bool) -> None:
+        if on_done:
+            on_done(work[place], _label(work[place], records))
+
+    tables = train_all(
+        prepared,
+        [Training(job.members, job.config) for job in work],
+        cache=None if cache is None else Cache(cache, prepared),
+        workers=workers,
+        on_done=finished,
+    )
+    return pl.concat([_label(job, records) for job, records in zip(work, tables, strict=True)])
 
 
-_SHARED: list[Prepared] = []
-
-
-def _begin(prepared: Prepared) -> None:
-    """Start of a worker: the data arrives once, and the core is not shared further."""
-    os.environ["OMP_NUM_THREADS"] = "1"
-    _SHARED[:] = [prepared]
-
-
-def _work(job: Job) -> pl.DataFrame:
-    return _run(_SHARED[0], job)
-
-
-def _run(prepared: Prepared, job: Job) -> pl.DataFrame:
-    table = to_frame(simulate(prepared, job.members, job.config).records)
-    return table.select(
+def _label(job: Job, records: pl.DataFrame) -> pl.DataFrame:
+    return records.select(
         pl.lit(job.federation).alias("federation"),
         pl.lit(job.config.strategy).alias("strategy"),
         pl.lit(job.config.sampler).alias("sampler"),

@@ -9,7 +9,8 @@
     model.safetensors      the trained model, by the names of torch's state_dict
     privacy.json           what each client has spent, where training was private
 
-Every file is replaced whole or not at all.
+Every file is replaced whole or not at all. ``config.json`` is the last of what was asked to be written and the
+first to go: a directory without it holds no run, whatever else a stopped process left there.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ..errors import FedwiseError, MissingExtra
+from ..errors import DataError, FedwiseError, MissingExtra
 from ..files import decode, read_bytes, write_new
 from ..schema import Schema
 from .accounting import Cost
@@ -36,6 +37,7 @@ from .model import Model, Vector
 from .simulate import Config, Progress, Record
 
 _OUTPUTS = (
+    "config.json",
     "checkpoint.safetensors",
     "model.safetensors",
     "metrics.parquet",
@@ -79,17 +81,36 @@ class Run:
         self.schema = schema
 
     @classmethod
-    def create(cls, path: str | Path, manifest: Manifest, schema: Schema, *, force: bool = False) -> Run:
-        """Start a run directory; one that holds a run is refused unless `force`."""
+    def create(
+        cls,
+        path: str | Path,
+        manifest: Manifest,
+        schema: Schema,
+        *,
+        force: bool = False,
+        beside: Mapping[str, bytes] | None = None,
+    ) -> Run:
+        """Start a run directory; one that holds a run is refused unless `force`.
+
+        `beside` are files to keep with it, such as the selection and the plan. They are part of what was
+        asked, so a run that exists has them all.
+        """
         path = Path(path)
         if (path / "config.json").exists() and not force:
             raise FedwiseError(
                 f"run directory '{path}' holds a run already; pass --resume to go on, or --force"
             )
-        for name in _OUTPUTS:
-            (path / name).unlink(missing_ok=True)
+        try:
+            for name in _OUTPUTS:
+                (path / name).unlink(missing_ok=True)
+        except OSError as cause:
+            raise FedwiseError(
+                f"run directory '{path}' cannot be written ({cause.strerror}); choose another with -o"
+            ) from None
         run = cls(path, manifest, schema)
         run._write("schema.toml", schema.to_toml().encode())
+        for name, data in (beside or {}).items():
+            run._write(name, data)
         run._write("config.json", msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
         return run
 
@@ -162,14 +183,14 @@ class Run:
         return found
 
     def finish(self, now: Progress, model: Model, costs: Sequence[Cost] = ()) -> None:
-        """Write the model, and what was spent."""
+        """Write what was spent, then the model: a model is never without its bill."""
         arrays = {name: np.ascontiguousarray(array) for name, array in model.split(now.parameters).items()}
         notes = {"model": self.manifest.config.model, "schema": self.schema.digest, "round": now.round}
-        self._write("model.safetensors", _pack(arrays, notes), now.round)
         if costs:
             self._write(
                 "privacy.json", msgspec.json.format(msgspec.json.encode(costs), indent=2) + b"\n", now.round
             )
+        self._write("model.safetensors", _pack(arrays, notes), now.round)
 
     def parameters(self) -> Vector:
         """The trained model's parameters."""
@@ -190,9 +211,12 @@ class Run:
                 f"metrics file '{path}' cannot be read; start the run again with --force"
             ) from None
 
-    def keep(self, name: str, data: bytes) -> None:
-        """Put a file of the user's (the selection) beside the run."""
-        self._write(name, data)
+    def check_data(self, found: str) -> None:
+        """Refuse to go on with other rows than the run was started with."""
+        if found != self.manifest.fingerprint:
+            raise DataError(
+                f"the data is not what run '{self.path}' was started with; restore it, or start again with --force"
+            )
 
     def _write(self, name: str, data: bytes, good: int | None = None) -> None:
         try:
