@@ -68,10 +68,10 @@ def test_command_prints_its_address_and_stops_on_ctrl_c(tmp_path: Path) -> None:
             lines = [process.stdout.readline() for _ in range(5)]
             said = json.loads("".join(lines))
             assert said["clients"] == 3
-            with urllib.request.urlopen(said["url"], timeout=30) as answer:
+            with urllib.request.urlopen(said["url"], timeout=240) as answer:
                 assert b"fedwise" in answer.read()
             process.send_signal(signal.SIGINT)
-            _, errors = process.communicate(timeout=30)
+            _, errors = process.communicate(timeout=240)
         finally:
             process.kill()
     assert process.returncode == 0, errors

@@ -81,7 +81,8 @@ class Fence:
 
     @staticmethod
     def _hear(event: str, arguments: tuple[Any, ...]) -> None:
-        fence = Fence._now
+        # At the end of the process names of this module are gone before the hook is.
+        fence = Fence._now if Fence is not None else None
         if fence is None:
             return
         if event == "open":

@@ -202,7 +202,8 @@ class Watch:
 
     @staticmethod
     def _hear(event: str, arguments: tuple[Any, ...]) -> None:
-        watch = Watch._now
+        # At the end of the process names of this module are gone before the hook is.
+        watch = Watch._now if Watch is not None else None
         if watch is None or event not in ("os.remove", "os.rename", "os.truncate", "shutil.move"):
             return
         path = arguments[0]

@@ -28,6 +28,7 @@ RECORDS = np.array([100.0, 200, 300, 400, 500, 600])
             "cost of client 'c0' must be a finite number of at least 0, got -1",
         ),
         ({"min_records": float("inf")}, "min_records must be a finite number, got inf"),
+        ({"min_client_records": float("nan")}, "min_client_records must be a finite number, got nan"),
     ],
 )
 def test_constraints_that_make_no_sense(given, message):
@@ -70,6 +71,17 @@ def test_unknown_group_in_caps():
             {"groups": dict.fromkeys(CLIENTS, "a"), "max_per_group": 2},
             3,
             "satisfies max_per_group=2; relax it",
+        ),
+        ({"min_client_records": 250.0}, 5, "min_client_records=250 leaves 4 clients but k is 5"),
+        (
+            {"min_client_records": 250.0, "include": ["c1"]},
+            2,
+            "client 'c1' must be included but has about 200 records, fewer than min_client_records=250",
+        ),
+        (
+            {"min_client_records": 450.0, "groups": {"c4": "a", "c5": "a"}, "max_per_group": 1},
+            2,
+            "satisfies min_client_records=450; relax it",
         ),
         (
             {"min_records": 1000.0, "include": ["c0"]},

@@ -44,6 +44,7 @@ CONSTRAINTS = {
     "include": {"include": ("c03", "c07")},
     "exclude": {"exclude": ("c00", "c01", "c05")},
     "records": {"min_records": 900.0},
+    "records of each": {"min_client_records": 200.0},
     "groups": {"groups": {f"c{i:02d}": "ab"[i % 2] for i in range(8)}, "max_per_group": 2},
     "caps by group": {
         "groups": {f"c{i:02d}": "ab"[i % 2] for i in range(8)},
@@ -69,6 +70,8 @@ def brute_force(estimates, constraints, k):
     for members in itertools.combinations(range(len(estimates.clients)), k):
         names = [estimates.clients[i] for i in members]
         if not set(c.include) <= set(names) or set(c.exclude) & set(names):
+            continue
+        if c.min_client_records is not None and estimates.totals[list(members)].min() < c.min_client_records:
             continue
         if c.min_records is not None and estimates.totals[list(members)].sum() < c.min_records:
             continue

@@ -136,6 +136,7 @@ def test_every_option_reaches_the_search(cli, releases, tmp_path):
         (("-k", 2, "--method", "fast"), 2, "method 'fast' is not known"),
         (("-k", 2, "--estimator", "magic"), 2, "estimator must be"),
         (("-k", 2, "--min-records", 1e9), 4, "min_records=1e+09; the largest has about"),
+        (("-k", 2, "--min-client-records", 1e9), 4, "min_client_records=1e+09 leaves 0 clients but k is 2"),
         (("-k", 2, "--max-per-group", 1), 2, "max_per_group needs groups"),
         (("-k", 2, "--alpha", -1), 2, "weight alpha must be a finite number of at least 0"),
         (("-k", 2, "--weights", "nowhere.toml"), 2, "weights file 'nowhere.toml' cannot be read"),
@@ -237,7 +238,7 @@ def test_ctrl_c_prints_the_best_so_far(small_schema, tmp_path):
     assert process.stderr is not None
     assert process.stderr.readline().startswith(b"working")
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=400)
     assert process.returncode == 0, err.decode()
     found = json.loads(out)
     assert found["status"] == "interrupted"

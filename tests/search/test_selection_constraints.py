@@ -17,6 +17,7 @@ def test_constraints_are_kept_and_survive_a_file(tmp_path: Path) -> None:
         include=["c01"],
         exclude=["c02"],
         min_records=10,
+        min_client_records=1,
         groups=groups,
         max_per_group=2,
         evidence="none",
@@ -25,6 +26,7 @@ def test_constraints_are_kept_and_survive_a_file(tmp_path: Path) -> None:
         "include": ["c01"],
         "exclude": ["c02"],
         "min_records": 10,
+        "min_client_records": 1,
         "groups": groups,
         "max_per_group": 2,
     }

@@ -77,7 +77,7 @@ if __name__ == "__main__":
     while time.monotonic() < deadline and len(list((tmp_path / "cache").glob("*.parquet"))) < 2:
         time.sleep(0.2)
     os.killpg(running.pid, signal.SIGINT)
-    _, errors = running.communicate(timeout=60)
+    _, errors = running.communicate(timeout=240)
     assert b"KeyboardInterrupt" in errors
     done = list((tmp_path / "cache").glob("*.parquet"))
     assert 2 <= len(done) < 5000

@@ -30,6 +30,9 @@ EstimatorOption = Annotated[str, typer.Option(help="shrinkage, or plain as in th
 IncludeOption = Annotated[str, typer.Option(help="Clients that must take part: CA,NY.")]
 ExcludeOption = Annotated[str, typer.Option(help="Clients that must not take part.")]
 MinRecordsOption = Annotated[float | None, typer.Option(help="Least total of (noisy) records.")]
+MinClientRecordsOption = Annotated[
+    float | None, typer.Option(help="Least (noisy) records of each member: keeps out near-empty clients.")
+]
 GroupFileOption = Annotated[Path | None, typer.Option(help="CSV with columns client,group.")]
 PerGroupOption = Annotated[int | None, typer.Option(help="Most clients of one group.")]
 CostFileOption = Annotated[Path | None, typer.Option(help="CSV with columns client,cost.")]
@@ -55,6 +58,7 @@ def select(
     include: IncludeOption = "",
     exclude: ExcludeOption = "",
     min_records: MinRecordsOption = None,
+    min_client_records: MinClientRecordsOption = None,
     group_file: GroupFileOption = None,
     max_per_group: PerGroupOption = None,
     cost_file: CostFileOption = None,
@@ -115,6 +119,7 @@ def select(
             include=names(include),
             exclude=names(exclude),
             min_records=min_records,
+            min_client_records=min_client_records,
             groups=read_pairs(group_file, "group"),
             max_per_group=max_per_group,
             costs=read_costs(cost_file),

@@ -260,8 +260,9 @@ def _commands(
         for name in ("include", "exclude"):
             if name in selection.constraints:
                 words += [f"--{name}", ",".join(selection.constraints[name])]
-        if "min_records" in selection.constraints:
-            words += ["--min-records", repr(selection.constraints["min_records"])]
+        for name in ("min_records", "min_client_records"):
+            if name in selection.constraints:
+                words += [f"--{name.replace('_', '-')}", repr(selection.constraints[name])]
         if selection.estimator not in ("", "shrinkage"):
             words += ["--estimator", selection.estimator]
         words += ["--method", selection.method, "--seed", str(selection.seed), "-o", "selection.json"]

@@ -30,6 +30,9 @@ class Constraints:
         Clients that must, or must not, take part.
     min_records
         Least total of (noisy, estimated) records.
+    min_client_records
+        Least (noisy, estimated) records of each member. A client with next to nothing changes no sum, so a
+        federation with it is scored like one without: it would take the seat of a real one for free.
     groups, max_per_group
         Group of each client (region, owner) and how many of one group may take part: one number, or
         one a group. Clients without a group are not limited.
@@ -40,6 +43,7 @@ class Constraints:
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     min_records: float | None = None
+    min_client_records: float | None = None
     groups: Mapping[str, str] = field(default_factory=dict)
     max_per_group: int | Mapping[str, int] | None = None
     costs: Mapping[str, float] = field(default_factory=dict)
@@ -51,8 +55,10 @@ class Constraints:
             if isinstance(value, str):
                 raise FedwiseError(f"{name} must be a list of client names, got the text '{value}'")
             object.__setattr__(self, name, tuple(dict.fromkeys(value)))
-        if self.min_records is not None and not math.isfinite(self.min_records):
-            raise FedwiseError(f"min_records must be a finite number, got {self.min_records}")
+        for name in ("min_records", "min_client_records"):
+            least = getattr(self, name)
+            if least is not None and not math.isfinite(least):
+                raise FedwiseError(f"{name} must be a finite number, got {least}")
         if self.max_per_group is not None and not self.groups:
             raise FedwiseError("max_per_group needs groups; give the group of each client")
         if self.groups and self.max_per_group is None:
@@ -75,7 +81,9 @@ class Constraints:
     def given(self) -> dict[str, Any]:
         """The constraints that were set, as plain values by argument name."""
         found = {}
-        for name in ("include", "exclude", "min_records", "groups", "max_per_group", "costs", "budget"):
+        for name in (
+            "include", "exclude", "min_records", "min_client_records", "groups", "max_per_group", "costs", "budget",
+        ):  # fmt: skip
             value = getattr(self, name)
             if value is not None and value != () and value != {}:
                 found[name] = list(value) if isinstance(value, tuple) else value
@@ -99,6 +107,13 @@ class Constraints:
         both = sorted(set(self.include) & set(self.exclude))
         if both:
             raise Infeasible(f"client '{both[0]}' cannot be both included and excluded; drop one of the two")
+        small = self._too_small(clients, records)
+        for name in self.include:
+            if name in small:
+                raise Infeasible(
+                    f"client '{name}' must be included but has about {max(records[at[name]], 0):.0f} records, fewer "
+                    f"than min_client_records={self.min_client_records:g}; drop one of the two"
+                )
         linear, bounds = [], []
         if self.min_records is not None:
             linear.append(-np.asarray(records, dtype=np.float64))
@@ -117,7 +132,7 @@ class Constraints:
         else:
             caps = [self.max_per_group or 0] * len(labels)
         number = {label: i for i, label in enumerate(labels)}
-        taken = {*self.include, *self.exclude}
+        taken = {*self.include, *self.exclude, *small}
         return Limits(
             fixed=np.array(sorted(at[name] for name in self.include), dtype=np.int64),
             free=np.array([i for i, name in enumerate(clients) if name not in taken], dtype=np.int64),
@@ -127,11 +142,20 @@ class Constraints:
             caps=np.array(caps, dtype=np.int64),
         )
 
+    def _too_small(self, clients: tuple[str, ...], records: Floats) -> set[str]:
+        least = self.min_client_records
+        if least is None:
+            return set()
+        return {client for client, found in zip(clients, records, strict=True) if found < least}
+
     def relaxations(self) -> list[tuple[str, Constraints]]:
         """Each constraint in words, with what remains when it alone is dropped."""
         found: list[tuple[str, Constraints]] = []
         if self.min_records is not None:
             found.append((f"min_records={self.min_records:g}", replace(self, min_records=None)))
+        if self.min_client_records is not None:
+            words = f"min_client_records={self.min_client_records:g}"
+            found.append((words, replace(self, min_client_records=None)))
         if self.budget is not None:
             found.append((f"budget={self.budget:g}", replace(self, costs={}, budget=None)))
         if self.groups:

@@ -29,6 +29,11 @@ def check(constraints: Constraints, clients: tuple[str, ...], records: Floats, k
         raise Infeasible(f"include names {len(limits.fixed)} clients but k is {k}; raise k or include fewer")
     if len(limits.fixed) + len(limits.free) < k:
         left = len(limits.fixed) + len(limits.free)
+        least = constraints.min_client_records
+        if least is not None and len(clients) - len(constraints.exclude) >= k:
+            raise Infeasible(
+                f"min_client_records={least:g} leaves {left} clients but k is {k}; lower one of the two"
+            )
         raise Infeasible(f"exclude leaves {left} clients but k is {k}; lower k or exclude fewer")
     if not _needs_programming(limits) or _solve(limits, k, np.zeros(len(clients))) is not None:
         return limits

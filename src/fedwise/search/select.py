@@ -53,6 +53,7 @@ def select(
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
     min_records: float | None = None,
+    min_client_records: float | None = None,
     groups: Mapping[str, str] | None = None,
     max_per_group: int | Mapping[str, int] | None = None,
     costs: Mapping[str, float] | None = None,
@@ -85,7 +86,7 @@ def select(
         ``exact``, ``greedy``, or a settings object such as ``Annealing.paper()``.
     objective
         Another objective than the PFL: see `fedwise.search.problem.Objective`.
-    include, exclude, min_records, groups, max_per_group, costs, budget
+    include, exclude, min_records, min_client_records, groups, max_per_group, costs, budget
         Constraints: see `fedwise.search.constraints.Constraints`.
     smallest
         Take the smallest size whose loss is within this tolerance of the best size's.
@@ -125,6 +126,7 @@ def select(
         include=tuple(include),
         exclude=tuple(exclude),
         min_records=min_records,
+        min_client_records=min_client_records,
         groups=dict(groups or {}),
         max_per_group=max_per_group,
         costs=dict(costs or {}),
