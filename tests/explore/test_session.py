@@ -20,6 +20,7 @@ from fedwise.explore.question import Question
 from fedwise.explore.rows import SharedRows
 from fedwise.explore.session import Session, Stale
 from fedwise.objective import Weights, loss, terms
+from fedwise.screen import Alert
 from fedwise.search.problem import PFL, Problem
 from fedwise.search.selection import Selection
 from report.report_kit import make_releases
@@ -150,6 +151,14 @@ def test_description_holds_only_estimates(session: Session, pool: fw.Pool) -> No
     # The noise of an average cell shrinks as a client grows.
     noise = [row["noise"] * row["records"] for row in found["clients"]]
     assert noise == pytest.approx([noise[0]] * 8, rel=1e-3)
+
+
+def test_alerts_are_shown_beside_their_client(pool: fw.Pool) -> None:
+    odd = [Alert("NY", "it is far larger", 9.0, "size"), Alert("NY", "it is odd", 8.0, "association")]
+    seen = fw.Pool(pool.clients, pool.plan, pool.matrix, simulated=True, alerts=odd)
+    shown = {row["client"]: row["alert"] for row in Session(seen).describe()["clients"]}
+    assert shown.pop("NY") == "it is far larger; it is odd"
+    assert set(shown.values()) == {None}
 
 
 def test_command_line_gives_what_is_on_the_screen(tmp_path: Path, small_schema: fw.Schema) -> None:

