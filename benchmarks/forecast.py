@@ -85,6 +85,9 @@ def compare(
                 for made in [Forecaster(found, settings=Settings(coding=coding))]  # type: ignore[arg-type]
                 for k in sizes
             }
+            if (epsilon, draw) == (1.0, 0):
+                made = Forecaster(found)
+                print(f"  {clock(made):.0f} µs an evaluation, {made.design.inputs} inputs", file=sys.stderr)
             for (model, k), results in trained.items():
                 real = truth(results)
                 about = {"task": task.name, "model": model, "k": k, "epsilon": epsilon, "draw": draw}
@@ -162,12 +165,20 @@ def clock(forecaster: Forecaster) -> float:
     return best / len(many) * 1e6
 
 
-def show(lines: pl.DataFrame) -> None:
-    """Mean ρ over noise draws, a line for each task, model, size and proxy."""
-    table = (
-        lines.group_by("task", "model", "k", "proxy", "epsilon", "metric", maintain_order=True)
-        .agg(pl.col("rho").mean().round(2))
-        .pivot(on="metric", index=["task", "model", "k", "proxy", "epsilon"], values="rho")
+def averaged(lines: pl.DataFrame) -> pl.DataFrame:
+    """Means over noise draws, and the least ρ of them."""
+    return lines.group_by("task", "model", "k", "proxy", "epsilon", "metric", maintain_order=True).agg(
+        pl.col("rho").mean(),
+        pl.col("rho").min().alias("least_rho"),
+        pl.col("mae", "bias").cast(pl.Float64).mean(),
+        pl.len().alias("draws"),
+    )
+
+
+def show(means: pl.DataFrame) -> None:
+    """Mean ρ, a line for each task, model, size and proxy."""
+    table = means.with_columns(pl.col("rho").round(2)).pivot(
+        on="metric", index=["task", "model", "k", "proxy", "epsilon"], values="rho"
     )
     with pl.Config(tbl_rows=-1, tbl_width_chars=140):
         print(table)
@@ -230,7 +241,8 @@ def main() -> None:
     if not DATA.is_dir():
         parser.exit(1, "needs the census records in ../shared/data\n")
     lines, chosen, told = run(args)
-    tables = {"forecast": lines, "forecast_chosen": chosen, "forecast_reliability": told}
+    means = averaged(lines)
+    tables = {"forecast": means, "forecast_chosen": chosen, "forecast_reliability": told}
     if args.out:
         args.out.mkdir(parents=True, exist_ok=True)
         for name, table in tables.items():
@@ -238,7 +250,7 @@ def main() -> None:
     if args.json:
         print(json.dumps({name: table.to_dicts() for name, table in tables.items()}))
         return
-    show(lines)
+    show(means)
     with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=200):
         print(told.pivot(on="metric", index=["task", "model", "k"], values="reliability"))
         print(chosen.select("task", "model", "coding", "draw", "beaten_by", "^chosen_.*$", "^random_.*$"))
