@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from scipy.stats import beta, chi2, t
+from scipy.stats import beta, chi2, poisson, t
 
 import fedwise as fw
 from fedwise.tables import count
@@ -52,7 +52,7 @@ class Examination:
     epsilon: float
     noise: float
     independence: float
-    repeats: int
+    repeats: float
 
     def verdict(self, plan: fw.Plan) -> list[str]:
         """Accusations; empty for an honest release."""
@@ -63,7 +63,7 @@ class Examination:
                 "epsilon": self.epsilon > plan.epsilon,
                 "noise": self.noise < share,
                 "independence": self.independence < share,
-                "repeats": self.repeats > 0,
+                "repeats": self.repeats < share,
             }.items()
             if accused
         ]
@@ -80,7 +80,7 @@ def examine(plan: fw.Plan, without: pl.DataFrame, target: pl.DataFrame, *, runs:
         epsilon=_refuted(plan, out, inside, base, touched.astype(bool)),
         noise=_noise(plan, noise),
         independence=_independence(noise, runs),
-        repeats=2 * runs - len(np.unique(noise, axis=0)),
+        repeats=_repeats(plan, noise),
     )
 
 
@@ -115,6 +115,22 @@ def _events(
     for cell in np.flatnonzero(cells):
         yield out.counts[:, cell] == base[cell], inside.counts[:, cell] == base[cell]
     yield out.rest == out.rest[0], inside.rest == out.rest[0]
+
+
+def _repeats(plan: fw.Plan, noise: Ints) -> float:
+    """Chance of as many runs that repeat another's noise in every cell: pairs are few, so nearly Poisson.
+
+    A table of six cells repeats by itself now and then; that is no sign of a seed.
+    """
+    runs = len(noise)
+    found = runs - len(np.unique(noise, axis=0))
+    equal = 1.0
+    for j, sigma in enumerate(plan.sigmas.tolist()):
+        outcomes = np.arange(-math.ceil(12 * sigma) - 2, math.ceil(12 * sigma) + 3)
+        mass = np.exp(-(outcomes**2) / (2 * sigma * sigma))
+        cells = plan.layout.slice(j).stop - plan.layout.slice(j).start
+        equal *= float(np.sum((mass / mass.sum()) ** 2)) ** cells
+    return float(poisson.sf(found - 1, runs * (runs - 1) / 2 * equal))
 
 
 def _noise(plan: fw.Plan, noise: Ints) -> float:
