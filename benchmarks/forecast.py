@@ -206,7 +206,7 @@ def run(args: argparse.Namespace) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFr
                 for metric, value in reliability(trained[model, k], again).items():
                     spread = float(truth(trained[model, k])[metric].std(ddof=1))
                     told.append(about | {"metric": metric, "reliability": value, "spread": spread})
-            # The network is dear to train: it is ranked among the federations above unless more are asked for.
+            # The network is dear to train: with fewer asked for it is ranked among the federations above.
             number = args.random if model == "logistic" else args.random_network
             beside = federations(task, sizes[0], number, seed=11 if number > args.federations else 10)
             for draw in range(args.draws):
@@ -225,7 +225,7 @@ def main() -> None:
     parser.add_argument("--models", default="logistic,mlp")
     parser.add_argument("--federations", type=int, default=60)
     parser.add_argument("--random", type=int, default=200, help="random federations beside the chosen one")
-    parser.add_argument("--random-network", type=int, default=60, help="the same for the network")
+    parser.add_argument("--random-network", type=int, default=200, help="the same for the network")
     parser.add_argument("--draws", type=int, default=3, help="draws of the noise at each epsilon")
     parser.add_argument("--rows", type=int, default=20_000, help="most rows of a client")
     parser.add_argument("--thin", type=int, default=5_000, help="mean rows a client trains the network on")
