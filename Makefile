@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip --disable-pip-version-check
 CI     ?=
 
-.PHONY: demo test check lint types unit bench soak clean
+.PHONY: demo test check lint types unit bench soak coverage minimum audit quick clean
 
 demo: $(VENV)/.demo
 	$(BIN)/fedwise demo
@@ -29,6 +29,26 @@ bench: $(VENV)/.test
 	$(BIN)/python benchmarks/search.py
 	$(BIN)/python benchmarks/regret.py
 	$(BIN)/python benchmarks/train.py
+	$(BIN)/python benchmarks/load.py
+
+# The paper's evaluation in small.
+quick: $(VENV)/.test
+	$(BIN)/python experiments/paper.py --quick
+
+# Branches of the core that tests take: at least 95%. Compiled kernels are left out, as no tracer sees into them.
+coverage: $(VENV)/.test
+	$(BIN)/coverage run -m pytest -q tests --ignore=tests/e2e --ignore=tests/browser --ignore=tests/flower \
+	  --ignore=tests/train --ignore=tests/explore --ignore=tests/report --ignore=tests/faults --ignore=tests/load
+	$(BIN)/coverage json -q -o build/coverage.json
+	$(BIN)/python tools/branches.py build/coverage.json --least 95
+
+# The core at the lowest versions its ranges allow, in an environment of its own.
+minimum: $(VENV)/.test
+	$(BIN)/python tools/minimum.py --test $(PYTHON)
+
+# Pins, versions, licences, installed files; known vulnerabilities where a database can be reached.
+audit: $(VENV)/.test
+	$(BIN)/python tools/supply_chain.py --hashes
 
 soak: $(VENV)/.test
 	$(BIN)/pytest -m soak --override-ini "addopts=-ra --import-mode=importlib" tests

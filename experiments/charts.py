@@ -82,7 +82,14 @@ def strips(table: pl.DataFrame, groups: Sequence[str], metrics: dict[str, str], 
     return {
         "data": _values(table),
         "facet": {
-            "row": {"field": "title", "type": "nominal", "title": None},
+            # In the order of the table, written across: along the side long names run into one another.
+            "row": {
+                "field": "title",
+                "type": "nominal",
+                "title": None,
+                "sort": table["title"].unique(maintain_order=True).to_list(),
+                "header": {"labelAngle": 0, "labelAlign": "left", "labelPadding": 8},
+            },
             "column": {"field": "metric", "type": "nominal", "title": None, "sort": list(metrics.values())},
         },
         "spec": layered,
@@ -153,7 +160,7 @@ def lines(
 
 def scatter(
     table: pl.DataFrame, *, x: str, y: str, titles: tuple[str, str], colour: str | None = None,
-    facet: str | None = None, diagonal: bool = False, independent: bool = False,
+    facet: str | None = None, diagonal: bool = False, independent: bool = False, columns: int = 3,
 ) -> Spec:  # fmt: skip
     """Points, with the line y = x where asked."""
     encoding: Spec = {"x": _number(x, titles[0]), "y": _number(y, titles[1])}
@@ -181,10 +188,13 @@ def scatter(
         return {"data": _values(table), **spec}
     found: Spec = {
         "data": _values(table),
-        "facet": {"field": facet, "type": "nominal", "title": None},
-        "columns": 3,
+        "facet": {
+            "field": facet, "type": "nominal", "title": None,
+            "sort": table[facet].unique(maintain_order=True).to_list(),
+        },
+        "columns": columns,
         "spec": spec,
-    }
+    }  # fmt: skip
     if independent:
         found["resolve"] = {"scale": {"x": "independent", "y": "independent"}}
     return found

@@ -87,7 +87,9 @@ def _sizes(results: Results) -> charts.Spec | None:
     here = runs.filter(pl.col("group").is_in(["chosen", "random", "matched"]))
     if here["k"].n_unique() < 2:
         return None
-    long = _melt(here, metrics).with_columns(pl.col("title") + ", k = " + pl.col("k").cast(pl.String))
+    long = _melt(here.sort("k", maintain_order=True), metrics)
+    long = long.with_columns(pl.col("title") + ", k = " + pl.col("k").cast(pl.String))
+    long = long.with_columns(pl.col("title").str.replace(r"^ACS", ""))
     return charts.strips(long, ("chosen", "random", "matched"), metrics)
 
 
@@ -189,8 +191,16 @@ def _calibration(results: Results) -> charts.Spec | None:
         on=["accuracy", "f1", "eod", "mad"], index=["title", "loss", "k"], variable_name="metric"
     )  # fmt: skip
     long = long.with_columns((pl.col("title") + ": " + pl.col("metric")).alias("panel"))
+    # Panels come in the order of the rows: a task a line, a metric a column.
+    long = long.sort("title", maintain_order=True)
     return charts.scatter(
-        long, x="loss", y="value", titles=("loss (paper's weights)", ""), facet="panel", independent=True
+        long,
+        x="loss",
+        y="value",
+        titles=("loss (paper's weights)", ""),
+        facet="panel",
+        independent=True,
+        columns=4,
     )
 
 

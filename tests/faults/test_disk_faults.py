@@ -23,10 +23,10 @@ from .recovery import (
 FULL, READ_ONLY = errno.ENOSPC, errno.EROFS
 #: Steps whose failure matters most; the soak run takes all.
 POINTS = {
-    "release": (("open ..X", 0), ("sql COMMIT", 0), ("sql INSERT INTO", 1), ("fsync", 1)),
+    "release": (("sql COMMIT", 0), ("fsync", 1)),
     "select": (("fsync", 0),),
-    "train": (("mkdir", 0), ("open .plan.json", 0), ("rename .checkpoint", 1), ("open .model", 0)),
-    "compare": (("rename", 0), ("open .table", 0)),
+    "train": (("open .plan.json", 0), ("rename .checkpoint", 1)),
+    "compare": (("open .table", 0),),
 }
 
 
@@ -70,7 +70,6 @@ def test_the_disk_fills_up_half_way(command: str, world: World, server: ForkServ
 def test_a_read_only_directory(command: str, world: World, server: ForkServer, tmp_path: Path) -> None:
     assert strike(world, server, tmp_path, command, 0, READ_ONLY)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
-    check_again(command, world, server, tmp_path)
 
 
 def test_a_full_disk_costs_no_budget(world: World, server: ForkServer, tmp_path: Path) -> None:
