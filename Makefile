@@ -37,8 +37,9 @@ quick: $(VENV)/.test
 
 # Branches of the core that tests take: at least 95%. Compiled kernels are left out, as no tracer sees into them.
 coverage: $(VENV)/.test
-	$(BIN)/coverage run -m pytest -q tests --ignore=tests/e2e --ignore=tests/browser --ignore=tests/flower \
-	  --ignore=tests/train --ignore=tests/explore --ignore=tests/report --ignore=tests/faults --ignore=tests/load
+	mkdir -p build
+	$(BIN)/coverage run -m pytest -q -m "not soak and not slow" tests/test_*.py tests/privacy tests/fuzz tests/estimate \
+	  tests/forecast tests/search tests/cli/test_release_commands.py
 	$(BIN)/coverage json -q -o build/coverage.json
 	$(BIN)/python tools/branches.py build/coverage.json --least 95
 

@@ -223,8 +223,13 @@ def questions(clients: Sequence[str], users: int, each: int) -> list[list[dict[s
     return asked
 
 
-def measure_explorer(users: int, *, clients: int = 24, each: int = 5) -> dict[str, Any]:
-    """Users who ask at the same time: quick answers while they move sliders, then the settled one."""
+def measure_explorer(
+    users: int, *, clients: int = 24, each: int = 5, patient: int | None = None
+) -> dict[str, Any]:
+    """Users who ask at the same time: quick answers while they move sliders, then the settled one.
+
+    `patient` users wait for the settled answer; default all.
+    """
     from fedwise.explore.question import Question
     from fedwise.explore.session import METHOD, SEED, Session
 
@@ -233,15 +238,18 @@ def measure_explorer(users: int, *, clients: int = 24, each: int = 5) -> dict[st
         write_releases(Path(folder), clients, plan)
         pool = fw.Pool.load(folder)
         asked = questions(pool.clients, users, each)
+        waiting = users if patient is None else patient
         alone = Session(pool)
         expected = []
         for mine in asked:
             decoded = [Question.decode(json.dumps(question)) for question in mine]
             quick = [alone.answer(question) for question in decoded]
             last = decoded[-1]
-            settled = fw.select(
-                pool, last.k, weights=last.weights, method=METHOD, seed=SEED, **last.constraints
-            )
+            settled = None
+            if len(expected) < waiting:
+                settled = fw.select(
+                    pool, last.k, weights=last.weights, method=METHOD, seed=SEED, **last.constraints
+                )
             expected.append((quick, settled))
         words = [sys.executable, "-m", "fedwise.cli.main", "explore", folder, "--no-open", "--json"]
         server = subprocess.Popen(words, stdout=subprocess.PIPE)
@@ -249,7 +257,7 @@ def measure_explorer(users: int, *, clients: int = 24, each: int = 5) -> dict[st
             where = _read_address(server)
             began = time.perf_counter()
             with ThreadPoolExecutor(users) as crowd:
-                heard = list(crowd.map(lambda i: _use(where, i, asked[i]), range(users)))
+                heard = list(crowd.map(lambda i: _use(where, i, asked[i], patient=i < waiting), range(users)))
             seconds = time.perf_counter() - began
             peak = _peak_of(server.pid)
         finally:
@@ -260,13 +268,14 @@ def measure_explorer(users: int, *, clients: int = 24, each: int = 5) -> dict[st
     wrong = 0
     for (quick, settled), (answers, final, _) in zip(expected, heard, strict=True):
         wrong += sum(_differs(theirs, ours) for theirs, ours in zip(answers, quick, strict=True))
-        ours = json.loads(settled.encode())
-        wrong += {**final.get("selection", {}), "seconds": 0} != {**ours, "seconds": 0}
-    quick_ms = [seconds * 1000 for _, _, spent in heard for seconds in spent[:-1]]
-    settled_ms = [spent[-1] * 1000 for _, _, spent in heard]
+        if settled is not None:
+            ours = json.loads(settled.encode())
+            wrong += {**final.get("selection", {}), "seconds": 0} != {**ours, "seconds": 0}
+    quick_ms = [seconds * 1000 for _, _, spent in heard for seconds in spent[:each]]
+    settled_ms = [seconds * 1000 for _, _, spent in heard for seconds in spent[each:]]
     return {
         "explorer_users": users,
-        "explorer_answers": users * (each + 1),
+        "explorer_answers": users * each + waiting,
         "explorer_seconds": seconds,
         "explorer_wrong": int(wrong),
         "explorer_quick_p50_ms": float(np.percentile(quick_ms, 50)),
@@ -301,15 +310,14 @@ def _read_address(server: subprocess.Popen[bytes]) -> tuple[str, int, str]:
 
 
 def _use(
-    where: tuple[str, int, str], user: int, asked: list[dict[str, Any]]
+    where: tuple[str, int, str], user: int, asked: list[dict[str, Any]], *, patient: bool
 ) -> tuple[list[dict[str, Any]], dict[str, Any], list[float]]:
-    """One user's page: every question, then the settled answer to the last. Answers and seconds of each."""
+    """One user's page: every question, then for the `patient` the settled answer to the last; and seconds of each."""
     host, port, path = where
     connection = http.client.HTTPConnection(host, port, timeout=600)
     answers, spent = [], []
-    for number, (route, question) in enumerate(
-        [*(("answer", question) for question in asked), ("settle", asked[-1])]
-    ):
+    wanted = [("answer", question) for question in asked] + [("settle", asked[-1])] * patient
+    for number, (route, question) in enumerate(wanted):
         began = time.perf_counter()
         connection.request(
             "POST",
@@ -320,7 +328,7 @@ def _use(
         answers.append(json.loads(connection.getresponse().read()))
         spent.append(time.perf_counter() - began)
     connection.close()
-    return answers[:-1], answers[-1], spent
+    return answers[: len(asked)], answers[-1], spent
 
 
 def peak_mb() -> float:

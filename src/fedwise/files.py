@@ -6,6 +6,7 @@ import os
 import re
 import tempfile
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -101,14 +102,20 @@ def write_new(
         os.replace(temporary, path)
     except OSError as cause:
         if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
+            discard(temporary)
         raise error(
             f"'{path}' cannot be written ({cause.strerror}); check the directory and free space"
         ) from None
     except BaseException:
         if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
+            discard(temporary)
         raise
+
+
+def discard(path: str | Path) -> None:
+    """Remove a temporary file, if that can be done: the error that led here is the one to tell."""
+    with suppress(OSError):
+        os.unlink(path)
 
 
 def file_mode() -> int:

@@ -122,13 +122,7 @@ def test_the_injector_can_fail_a_step(world: World, server: ForkServer, tmp_path
     "fault",
     [
         pytest.param(FULL, id="full"),
-        pytest.param(
-            READ_ONLY,
-            id="read-only",
-            marks=pytest.mark.xfail(
-                strict=False, reason="files.write_new and Ledger._create raise when even removing is refused"
-            ),
-        ),
+        pytest.param(READ_ONLY, id="read-only"),
     ],
 )
 @pytest.mark.parametrize("command", COMMANDS)

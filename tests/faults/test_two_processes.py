@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import polars as pl
 import pytest
 
+from fedwise.errors import FedwiseError
+from fedwise.schema import Schema
+from fedwise.train import cached
+from fedwise.train.federation import find_frames, prepare
 from fedwise.train.lock import alone
+from fedwise.train.simulate import Config
 
 from .fork_server import ForkServer, Job
 from .recovery import TRAINED, World, book, check_error, check_whole, same
@@ -87,6 +94,22 @@ def test_two_releases_at_once_are_both_charged(world: World, server: ForkServer,
     words = world.words("release")
     codes = both(server, tmp_path, words, words)
     assert len(book(tmp_path)[0]) >= codes.count(0)
+
+
+def test_a_worker_sends_less_than_a_pipe_takes_at_once(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker killed in the middle of a message would leave its parent waiting for the rest for ever."""
+    prepared = prepare(find_frames(world.root / "clients"), Schema.load(world.root / "schema.toml"))
+    training = cached.Training(("A", "C"), Config(rounds=3, model="4"))
+    monkeypatch.setattr(cached, "_SHARED", [prepared])
+    sent = pickle.dumps(cached._work(training, tmp_path / "records.parquet"))
+    assert len(sent) < 512  # POSIX: a write of so many bytes is whole or not at all, on any system
+    records = cached._run(prepared, training)
+    assert pl.read_parquet(tmp_path / "records.parquet").equals(records, null_equal=True)
+    assert len(pickle.dumps(records)) > 4096  # what would have been sent otherwise
+    with pytest.raises(FedwiseError, match="cannot be written"):
+        cached._work(training, tmp_path / "nowhere" / "records.parquet")
 
 
 def workers_of(pid: int) -> list[int]:

@@ -67,6 +67,7 @@ def test_many_inputs_are_read_or_refused(name: str, scratch: Path) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(4 * 3600)
 @pytest.mark.parametrize("name", SOAK)
 def test_a_million_inputs_no_crash_no_hang_no_bloat(name: str) -> None:
     """Each reader in a process of its own, so that the peak of memory is its own."""

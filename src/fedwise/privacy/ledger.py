@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from ..errors import BudgetExceeded, LedgerError
-from ..files import MAX_BYTES, file_mode, shorten
+from ..files import MAX_BYTES, discard, file_mode, shorten
 from . import book as lines
 from .book import APPLICATION, VERSION, Book, Charge, Damaged, Spent
 from .calibration import check_promise, gaussian_epsilon, gaussian_mu
@@ -201,7 +201,7 @@ class Ledger:
             ) from None
         finally:
             if temporary is not None:
-                Path(temporary).unlink(missing_ok=True)
+                discard(temporary)
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:

@@ -11,6 +11,7 @@ import io
 import multiprocessing as mp
 import os
 import signal
+import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -154,14 +155,25 @@ def _parallel(
     workers: int,
     finish: Callable[[list[int], pl.DataFrame], None],
 ) -> None:
+    """Train in processes of their own.
+
+    A worker hands its records over in a file: one that is killed while it sends them through the pool's pipe
+    would leave half a message there, and the parent waiting for the rest for ever.
+    """
     before = set(mp.active_children())
+    outbox = tempfile.TemporaryDirectory(prefix="fedwise-", ignore_cleanup_errors=True)
     pool = ProcessPoolExecutor(
         workers, mp_context=mp.get_context("spawn"), initializer=_begin, initargs=(prepared,)
     )
     try:
-        futures = {pool.submit(_work, work[places[0]]): places for places in waiting}
+        futures = {}
+        for places in waiting:
+            path = Path(outbox.name) / f"{places[0]}.parquet"
+            futures[pool.submit(_work, work[places[0]], path)] = places, path
         for done in as_completed(futures):
-            finish(futures[done], done.result())
+            done.result()
+            places, path = futures[done]
+            finish(places, pl.read_parquet(path))
     except BrokenProcessPool:
         raise FedwiseError(
             "a training process died, perhaps for lack of memory; trainings in a --cache are kept: run again, "
@@ -174,6 +186,7 @@ def _parallel(
         raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+        outbox.cleanup()
 
 
 _SHARED: list[Prepared] = []
@@ -195,8 +208,13 @@ def _follow() -> None:
         os._exit(1)
 
 
-def _work(training: Training) -> pl.DataFrame:
-    return _run(_SHARED[0], training)
+def _work(training: Training, path: Path) -> None:
+    try:
+        _run(_SHARED[0], training).write_parquet(path)
+    except OSError as cause:
+        raise FedwiseError(
+            f"'{path.parent}' cannot be written ({cause.strerror}); free space, or set TMPDIR to another directory"
+        ) from None
 
 
 def _run(prepared: Prepared, training: Training) -> pl.DataFrame:
