@@ -6,6 +6,7 @@ import json
 import shutil
 import sqlite3
 import subprocess
+import time
 from contextlib import closing
 
 import numpy as np
@@ -95,6 +96,21 @@ class Deployment:
             home / f"node{attempt}.log", env=self.env, cwd=home,
         )  # fmt: skip
 
+    def bring_back(self, name):
+        """Start a killed node again and again: until its heartbeat runs out the SuperLink takes it for alive."""
+        for attempt in range(1, 60):
+            self.start(name, attempt)
+            node = self.nodes[name]
+            wait_for(
+                f"the return of {name}",
+                lambda node=node: "SuperNode ID" in node.text or "Failed to activate" in node.text,
+            )
+            if "SuperNode ID" in node.text:
+                return
+            node.kill()
+            time.sleep(3)
+        raise AssertionError(f"{name} did not come back")
+
     def run(self, **options):
         config = " ".join(f'{k.replace("_", "-")}="{v}"' if isinstance(v, str) else f'{k.replace("_", "-")}={v}'
                           for k, v in options.items())  # fmt: skip
@@ -158,9 +174,7 @@ def test_killed_nodes_do_not_stop_the_run_and_nothing_is_released_twice(deployme
 
     # Both come back, and everyone is asked the same plan again.
     for name in ("TX", "NY"):
-        deployment.start(name, attempt=1)
-    for name in ("TX", "NY"):
-        wait_for(f"the return of {name}", lambda name=name: "SuperNode ID" in deployment.nodes[name].text)
+        deployment.bring_back(name)
     run = deployment.run(k=3, expected=5, rounds=2, output=str(root / "second"))
     try:
         run.until(None)
