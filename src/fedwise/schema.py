@@ -273,7 +273,7 @@ def _check_column(column: Column) -> None:
     name = column.name
     if not _NAME.fullmatch(name):
         raise SchemaError(
-            f"column name '{name[:70]}' must start with a letter and hold letters, digits, spaces, "
+            f"column name '{shorten(name[:70])}' must start with a letter and hold letters, digits, spaces, "
             "dots, dashes (64 at most); rename it and give the data's own name as source"
         )
     # Columns of real files have odd names, an empty one and line breaks among them: only sizes are bounded.

@@ -251,6 +251,15 @@ def test_names_no_file_can_have(name: str, path: str, tmp_path: Path) -> None:
     assert "\0" not in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["\u202eb", "a\x1b[2J", "x" * 5000], ids=["turned", "escape", "long"])
+def test_odd_column_names_do_not_reach_the_terminal(name: str) -> None:
+    text = SMALL.replace("[columns.AGE]", f"[columns.{json.dumps(name)}]")
+    with pytest.raises(FedwiseError, match="must start with a letter") as caught:
+        fw.Schema.parse(text)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 400
+
+
 def test_a_policy_that_names_no_path(tmp_path: Path) -> None:
     (tmp_path / "policy.toml").write_text(POLICY.replace('"schema.toml"', "3"))
     with pytest.raises(FedwiseError, match=r"schema"):
