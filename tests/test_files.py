@@ -33,6 +33,26 @@ def test_write_makes_directories_and_refuses_to_overwrite(tmp_path: Path) -> Non
     assert listing(target.parent) == ["x.json"]
 
 
+def test_a_file_that_appears_meanwhile_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes with one output, both past the first look: the later one is refused, not the first undone."""
+    target = tmp_path / "x"
+    monkeypatch.setattr(os, "fsync", lambda _: target.write_bytes(b"theirs"))
+    with pytest.raises(PlanError, match="exists; choose another name"):
+        write_new(target, b"mine", error=PlanError)
+    assert target.read_bytes() == b"theirs"
+    assert listing(tmp_path) == ["x"]
+
+
+def test_a_file_system_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(os, "link", refuse)
+    write_new(tmp_path / "x", b"new")
+    assert (tmp_path / "x").read_bytes() == b"new"
+    assert listing(tmp_path) == ["x"]
+
+
 def test_mode_follows_the_umask(tmp_path: Path) -> None:
     old = os.umask(0o027)
     try:

@@ -99,10 +99,13 @@ def write_new(
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, file_mode())
-        os.replace(temporary, path)
+        if force or not _linked(temporary, path):
+            os.replace(temporary, path)
     except OSError as cause:
         if temporary is not None:
             discard(temporary)
+        if isinstance(cause, FileExistsError):
+            raise error(f"output '{path}' exists; choose another name or pass --force") from None
         raise error(
             f"'{path}' cannot be written ({cause.strerror}); check the directory and free space"
         ) from None
@@ -110,6 +113,18 @@ def write_new(
         if temporary is not None:
             discard(temporary)
         raise
+
+
+def _linked(temporary: str, path: Path) -> bool:
+    """Give the file its name only where nobody else took it meanwhile; not every file system can."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError:
+        return False
+    discard(temporary)
+    return True
 
 
 def discard(path: str | Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,9 @@ from .errors import PoolError, nearest
 from .plan import Plan
 from .release import SUFFIX, Release
 from .screen import FALSE_ALARM, Alert, Flag, flagged, screen
+
+if TYPE_CHECKING:
+    from .estimate.estimates import Estimates
 
 __all__ = ["FALSE_ALARM", "Alert", "Flag", "Pool", "flagged", "release_files"]
 
@@ -36,6 +40,8 @@ class Pool:
         Releases that failed the screen (only with ``accept_flagged``).
     alerts
         What is unusual about releases that passed it: worth a look, not refused.
+    estimated
+        Estimates made from this pool so far, by estimator.
     """
 
     def __init__(
@@ -51,7 +57,10 @@ class Pool:
     ) -> None:
         self.clients = tuple(clients)
         self.plan = plan
-        self.matrix = matrix
+        # Read-only, so that estimates made from it once stay true.
+        self.matrix = matrix.view()
+        self.matrix.flags.writeable = False
+        self.estimated: dict[str, Estimates] = {}
         self.simulated = simulated
         self.flags = tuple(flags)
         self.alerts = tuple(alerts)

@@ -167,7 +167,7 @@ def test_command_line_gives_what_is_on_the_screen(tmp_path: Path, small_schema: 
         found.save(folder / f"{found.client}.release.json")
     session = Session(fw.Pool.load(folder), releases=str(folder))
     question = Question(k=3, weights=Weights(alpha=3.21, lam=0.7), include=("TX",), exclude=("CA",))
-    settled = session.settle(question, lambda: False, whole=True)
+    settled = session.settle(question, lambda: False)
     app = typer.Typer()
     app.command()(command)
     line = shlex.split(session.command(question))

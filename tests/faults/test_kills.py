@@ -19,8 +19,14 @@ from .recovery import COMMANDS, World, book, check_again, check_charged, check_e
 
 #: The steps at which most could go wrong: text of the step, and which of those with that text.
 POINTS = {
-    "release": (("sql CREATE TABLE", 1), ("sql INSERT INTO", 1), ("noise", 0), ("rename .X", 0)),
-    "select": (("rename", 0),),
+    "release": (
+        ("sql CREATE TABLE", 1),
+        ("sql INSERT INTO", 1),
+        ("noise", 0),
+        ("link .X", 0),
+        ("remove .X", 0),
+    ),
+    "select": (("link", 0),),
     "train": (("rename .config.json", 0), ("rename .checkpoint", 1), ("rename .model", 0)),
     "compare": (("rename", 1), ("rename", -1)),
 }
@@ -83,11 +89,11 @@ def test_the_checks_catch_a_late_charge(world: World, server: ForkServer, tmp_pa
     words = world.words("release")
     steps = server.one(words, fresh(tmp_path), sabotage="charge late").steps
     assert server.one(
-        words, fresh(tmp_path), kill_at=find(steps, "rename .X") + 1, sabotage="charge late"
+        words, fresh(tmp_path), kill_at=find(steps, "link .X") + 1, sabotage="charge late"
     ).signal
     with pytest.raises(AssertionError, match="uncharged release"):
         check_whole(tmp_path)
-    at = find(steps, "rename .X")
+    at = find(steps, "link .X")
     assert server.one(words, fresh(tmp_path), kill_at=at, sabotage="charge late").signal
     check_whole(tmp_path)
     with pytest.raises(AssertionError, match="no charge"):

@@ -13,9 +13,9 @@ import fedwise as fw
 from conftest import make_people
 from fedwise.errors import FedwiseError, Infeasible
 from fedwise.objective import Weights
-from fedwise.search import evidence, frontier, pareto, select
+from fedwise.search import Annealing, evidence, frontier, pareto, select
 from fedwise.search.constraints import Constraints
-from fedwise.search.control import Control, _cores
+from fedwise.search.control import Control, cores
 from fedwise.search.exact import Exact, _generic_block
 from fedwise.search.feasible import check, start
 from fedwise.search.neighbourhood import best_swaps, descend
@@ -129,8 +129,11 @@ def test_an_interrupted_frontier_keeps_its_points_and_traces_no_front():
         told.append(done)
         raise KeyboardInterrupt
 
-    found = frontier(estimates, (8, 12), pareto_points=3, threads=1, progress=cancel, method="annealing")
+    endless = Annealing(chains=1, steps=10**9)
+    found = frontier(estimates, (8, 12), pareto_points=3, threads=1, progress=cancel, method=endless)
     assert told
+    assert found.status == "interrupted"
+    assert len(found.points) == 1
     assert found.points[-1].status == "interrupted"
     assert found.pareto == ()
 
@@ -237,9 +240,9 @@ def test_an_error_of_the_search_reaches_the_caller():
 def test_cores_where_the_system_does_not_tell(monkeypatch):
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 3)
-    assert _cores() == {0, 1, 2}
+    assert cores() == 3
     monkeypatch.setattr(os, "cpu_count", lambda: None)
-    assert _cores() == {0}
+    assert cores() == 1
 
 
 # --- What a selection says about its releases -------------------------------------------------------------

@@ -26,6 +26,8 @@ Estimator = Literal["shrinkage", "plain"]
 def estimate(pool: Pool, estimator: Estimator | str = "shrinkage") -> Estimates:
     """Estimate every client's tables from their releases: post-processing, no further privacy cost.
 
+    The pool remembers them: asking again costs nothing. Their arrays are read-only.
+
     Parameters
     ----------
     pool
@@ -46,6 +48,16 @@ def estimate(pool: Pool, estimator: Estimator | str = "shrinkage") -> Estimates:
         raise FedwiseError(
             f"estimator must be shrinkage or plain, got '{estimator}'{nearest(str(estimator), get_args(Estimator))}"
         )
+    known = pool.estimated.get(estimator)
+    if known is None:
+        known = pool.estimated[estimator] = _estimate(pool, estimator)
+        for array in (known.cells, known.totals, known.marginals):
+            if array is not None:
+                array.flags.writeable = False
+    return known
+
+
+def _estimate(pool: Pool, estimator: Estimator | str) -> Estimates:
     plan = pool.plan
     layout, sigmas = plan.layout, np.asarray(plan.sigmas, dtype=np.float64)
     if len(pool.clients) == 0:

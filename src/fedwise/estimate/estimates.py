@@ -93,6 +93,10 @@ class Estimates:
     estimator: str = "plain"
     sigmas: Floats = field(default_factory=lambda: np.zeros(0))
     posterior: Posterior | None = None
+    #: Redraws made so far, by seed and number; see `redraw.redrawn`.
+    redraws: dict[tuple[int, int], Estimates] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @property
     def marginal_offsets(self) -> npt.NDArray[np.int64]:

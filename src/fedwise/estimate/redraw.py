@@ -10,6 +10,22 @@ from .consistency import consistent
 from .estimates import Estimates
 from .shrinkage import shrink
 
+#: Redraws remembered, and clients × cells up to which: a few megabytes each.
+_KEEP = 10
+_SMALL = 500_000
+
+
+def redrawn(estimates: Estimates, seed: int, number: int) -> Estimates:
+    """The redraw of this seed and number. Small ones are remembered: every question about a pool asks for the same."""
+    known = estimates.redraws.get((seed, number))
+    if known is None:
+        known = redraw(estimates, np.random.default_rng([seed & 0xFFFFFFFFFFFFFFFF, 13, number]))
+        if number < _KEEP and estimates.cells.size <= _SMALL:
+            while len(estimates.redraws) >= _KEEP:
+                estimates.redraws.pop(next(iter(estimates.redraws)), None)
+            estimates.redraws[seed, number] = known
+    return known
+
 
 def redraw(estimates: Estimates, rng: np.random.Generator) -> Estimates:
     """Estimates of a new release of the same clients: a parametric bootstrap.

@@ -12,26 +12,31 @@ import secrets
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
 from ..errors import FedwiseError, MissingExtra
 from ..report.draw import VERSION
 from ..report.palette import css
+from ..search.control import cores
 from .question import MAX_BYTES, Question
 from .session import Session, Stale
 
 try:
+    from anyio import CapacityLimiter
+    from anyio.to_thread import run_sync
     from starlette.applications import Starlette
-    from starlette.concurrency import run_in_threadpool
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.routing import Route
     from starlette.types import ASGIApp, Receive, Scope, Send
 except ImportError:
     raise MissingExtra("the explorer", "explore") from None
+
+T = TypeVar("T")
 
 _STATIC = Path(__file__).parent / "static"
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -165,6 +170,16 @@ def application(session: Session, *, token: str, port: int, vega: Vega) -> ASGIA
         Where the charts' script comes from.
     """
 
+    # Two queues: quick answers never wait behind patient ones, and a crowd does not slow itself down by
+    # sharing the cores among all at once.
+    quick, patient = CapacityLimiter(cores()), CapacityLimiter(cores())
+
+    async def now(work: Callable[..., T], *given: Any) -> T:
+        return await run_sync(work, *given, limiter=quick)
+
+    async def soon(work: Callable[..., T], *given: Any) -> T:
+        return await run_sync(work, *given, limiter=patient)
+
     async def page(request: Request) -> Response:
         return _file("index.html")
 
@@ -175,7 +190,7 @@ def application(session: Session, *, token: str, port: int, vega: Vega) -> ASGIA
         return Response(css(), headers=_HEADERS, media_type="text/css")
 
     async def bundle(request: Request) -> Response:
-        script = await run_in_threadpool(vega.bundle)
+        script = await run_sync(vega.bundle)
         # The bundle is the same all session long and large: let the browser keep it.
         return Response(
             script,
@@ -189,32 +204,32 @@ def application(session: Session, *, token: str, port: int, vega: Vega) -> ASGIA
     async def answer(request: Request) -> Response:
         question = await _question(request)
         session.note(*_page(request))
-        return _json(await run_in_threadpool(session.answer, question))
+        return _json(await now(session.answer, question))
 
     async def frontier(request: Request) -> Response:
         question = await _question(request)
         stale = session.overtaken(*_page(request))
-        return _json(await run_in_threadpool(session.frontier, question, stale))
+        return _json(await soon(session.frontier, question, stale))
 
     async def settle(request: Request) -> Response:
         question = await _question(request)
         stale = session.overtaken(*_page(request))
-        found = await run_in_threadpool(session.settle, question, stale)
+        found = await soon(session.settle, question, stale)
         return _json({"selection": found.to_dict(), "sentence": found.sentence})
 
     async def forecast(request: Request) -> Response:
         question = await _question(request)
         stale = session.overtaken(*_page(request))
-        return _json({"measures": await run_in_threadpool(session.forecast, question, stale)})
+        return _json({"measures": await soon(session.forecast, question, stale)})
 
     async def selection(request: Request) -> Response:
         question = Question.decode(request.query_params.get("q", ""))
-        found = await run_in_threadpool(session.settle, question, lambda: False, whole=True)
+        found = await soon(session.settle, question, _never)
         return _download(found.encode(), "selection.json", "application/json")
 
     async def report(request: Request) -> Response:
         question = Question.decode(request.query_params.get("q", ""))
-        made = await run_in_threadpool(session.report, question)
+        made = await soon(session.report, question)
         return _download(made.encode(), "report.html", "text/html")
 
     routes = [
@@ -233,6 +248,11 @@ def application(session: Session, *, token: str, port: int, vega: Vega) -> ASGIA
     app = Starlette(routes=routes, exception_handlers={FedwiseError: _refusal})
     hosts = frozenset({f"127.0.0.1:{port}", f"localhost:{port}"})
     return Guard(app, token=token, hosts=hosts)
+
+
+def _never() -> bool:
+    """A download is wanted whatever else the page asks."""
+    return False
 
 
 async def _question(request: Request) -> Question:

@@ -49,8 +49,6 @@ _FEW = (1, 2, 3, 5, 8, 12, 16, 20)
 #: Open pages and settled answers remembered.
 _PAGES = 32
 _REMEMBERED = 16
-#: Clients × cells up to which estimates are made anew for every settled answer.
-_SMALL_CELLS = 500_000
 
 
 class Found(NamedTuple):
@@ -87,7 +85,7 @@ class Session:
         #: Set when the server stops: whatever still runs gives up.
         self.closing = False
         self._newest: dict[str, int] = {}
-        self._settled: dict[tuple[Question, bool], Selection] = {}
+        self._settled: dict[Question, Selection] = {}
         self._lock = threading.Lock()
         self._forecasters: list[Forecaster | None] = []
         self._building = threading.Lock()
@@ -213,24 +211,20 @@ class Session:
             points.append(Point(k=k, loss=found.loss, terms=None, clients=names, chosen=k == question.k))
         return points
 
-    def settle(self, question: Question, stale: Callable[[], bool], *, whole: bool = False) -> Selection:
-        """The full selection with its evidence. Raises `Stale` when overtaken.
-
-        `whole` starts from the releases as the command line does; the screen is content with the estimates at
-        hand where making them anew takes seconds. The federation is the same.
-        """
+    def settle(self, question: Question, stale: Callable[[], bool]) -> Selection:
+        """The full selection with its evidence, as the command line gives it. Raises `Stale` when overtaken."""
 
         def watch(done: int, total: int, best: float) -> None:
             if stale():
                 raise KeyboardInterrupt
 
-        whole = whole or self.pool.matrix.size <= _SMALL_CELLS
-        known = self._settled.get((question, whole))
+        known = self._settled.get(question)
         if known is not None:
             return known
-        source = self.pool if whole else self.estimates
+        if stale():
+            raise Stale("a newer question arrived")
         selection = select(
-            source,
+            self.pool,
             question.k,
             weights=question.weights,
             estimator=self.estimates.estimator,
@@ -245,12 +239,12 @@ class Session:
         with self._lock:
             while len(self._settled) >= _REMEMBERED:
                 del self._settled[next(iter(self._settled))]
-            self._settled[question, whole] = selection
+            self._settled[question] = selection
         return selection
 
     def forecast(self, question: Question, stale: Callable[[], bool]) -> list[Measure]:
         """Predicted metrics of the federation on the screen. Raises `Stale` when overtaken."""
-        known = self._settled.get((question, True)) or self._settled.get((question, False))
+        known = self._settled.get(question)
         clients = known.clients if known is not None else self.answer(question)["clients"]
         with self._building:
             if stale():
@@ -271,7 +265,7 @@ class Session:
 
     def report(self, question: Question) -> str:
         """The report on the settled answer, as a page."""
-        selection = self.settle(question, lambda: False, whole=True)
+        selection = self.settle(question, lambda: False)
         return Report.of(
             self.pool,
             selection,

@@ -36,7 +36,7 @@ class Control:
     """
 
     def __init__(self, *, threads: int | None = None, progress: Progress | None = None) -> None:
-        self.threads = max(1, threads or len(_cores()))
+        self.threads = max(1, threads or cores())
         self.progress = progress
         self.interrupted = False
         self.done = 0
@@ -114,7 +114,8 @@ class Control:
             self._stop.set()
 
 
-def _cores() -> set[int]:
+def cores() -> int:
+    """How many cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
-        return set(os.sched_getaffinity(0))
-    return set(range(os.cpu_count() or 1))
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..estimate.estimates import Estimates
-from ..estimate.redraw import redraw
+from ..estimate.redraw import redrawn
 from ..objective import Weights
 from .annealing import Annealing
 from .constraints import Limits
@@ -119,7 +119,7 @@ def frequency(
     for number in range(redraws):
         if control.stopped():
             break
-        again = redraw(estimates, np.random.default_rng([seed & 0xFFFFFFFFFFFFFFFF, 13, number]))
+        again = redrawn(estimates, seed, number)
         problem = Problem.of(again, PFL(weights))
         found = short.search(problem, limits, k, seed=seed + number + 1, control=control)
         warm = descend(problem, limits, outcome.members, control=control)
