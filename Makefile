@@ -6,8 +6,11 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip --disable-pip-version-check
 CI     ?=
+# One more than two cores: some tests mostly wait, for servers and for nodes that are gone.
+WORKERS ?= 3
+RUNS   ?= 20
 
-.PHONY: demo test check lint types unit bench soak coverage minimum audit quick clean
+.PHONY: demo test check lint types unit stable bench soak coverage minimum audit quick clean
 
 demo: $(VENV)/.demo
 	$(BIN)/fedwise demo
@@ -22,7 +25,12 @@ types: $(VENV)/.test
 	$(BIN)/mypy
 
 unit: $(VENV)/.test
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile
+
+# The whole suite again and again; ends at the first run with a failure.
+stable: $(VENV)/.test
+	for run in $$(seq 1 $(RUNS)); do \
+	  echo "run $$run of $(RUNS)"; $(BIN)/pytest -q -n $(WORKERS) --dist loadfile || exit 1; done
 
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/counting.py

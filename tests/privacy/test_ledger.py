@@ -387,7 +387,7 @@ points = {
     "before INSERT": None, "after INSERT": None, "before COMMIT": None, "after COMMIT": None,
     "noise before": (release_module, "add_noise"), "noise after": (release_module, "add_noise"),
     "fsync before": (os, "fsync"), "fsync after": (os, "fsync"),
-    "replace before": (os, "replace"), "replace after": (os, "replace"),
+    "link before": (os, "link"), "link after": (os, "link"),
 }
 report = {}
 for number, (point, patch) in enumerate(points.items()):
@@ -442,7 +442,7 @@ def test_a_killed_process_can_only_have_recorded_too_much(tmp_path: Path) -> Non
         assert set(after["files"]) <= set(after["clients"]), point
     charged = [point for point, after in points.items() if after["clients"] == ["a"]]
     assert charged == [p for p in points if p not in ("before INSERT", "after INSERT", "before COMMIT")]
-    assert [point for point, after in points.items() if after["files"]] == ["replace after"]
+    assert [point for point, after in points.items() if after["files"]] == ["link after"]
     for after in timed:
         assert set(after["files"]) <= set(after["clients"])
         assert after["spent"] >= gaussian_epsilon(mu * math.sqrt(len(after["files"])), 1e-5) * (1 - 1e-9)
