@@ -8,6 +8,8 @@ PIP    := $(BIN)/pip --disable-pip-version-check
 CI     ?=
 # One more than two cores: some tests mostly wait, for servers and for nodes that are gone.
 WORKERS ?= 3
+# In the order of the files: by default those with few tests come last, which are the longest ones.
+ORDER  := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 RUNS   ?= 20
 
 .PHONY: demo test check lint types unit stable bench soak coverage minimum audit quick clean
@@ -25,12 +27,12 @@ types: $(VENV)/.test
 	$(BIN)/mypy
 
 unit: $(VENV)/.test
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile
+	$(BIN)/pytest $(ORDER)
 
 # The whole suite again and again; ends at the first run with a failure.
 stable: $(VENV)/.test
 	for run in $$(seq 1 $(RUNS)); do \
-	  echo "run $$run of $(RUNS)"; $(BIN)/pytest -q -n $(WORKERS) --dist loadfile || exit 1; done
+	  echo "run $$run of $(RUNS)"; $(BIN)/pytest -q $(ORDER) || exit 1; done
 
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/counting.py
