@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -24,7 +23,6 @@ Floats = npt.NDArray[np.float64]
 #: Random federations the chosen one is compared with, and the most exchanges looked at one by one.
 RANDOM = 200
 MOST_SWAPS = 300_000
-_AGREED = re.compile(r"(\d+) chains of (\d+) agreed")
 _NAMES = {state.name.lower(): state for state in BY_USPS.values()}
 
 RELATION = (
@@ -56,16 +54,15 @@ def verdict(selection: Selection, candidates: int) -> Verdict:
 
 
 def search(selection: Selection) -> Search:
-    """How the search went; the agreement of chains is stated in the certificate."""
-    agreed = _AGREED.search(selection.certificate.statement)
+    """How the search went."""
     return Search(
         method=selection.method,
         status=selection.sentence,
         evaluations=selection.evaluations,
         seconds=selection.seconds,
         seed=selection.seed,
-        chains=int(agreed[2]) if agreed else None,
-        agreed=int(agreed[1]) if agreed else None,
+        chains=selection.chains or None,
+        agreed=selection.agreed if selection.chains else None,
         trace=[(int(n), float(loss)) for n, loss in selection.trace if math.isfinite(loss)],
     )
 

@@ -326,6 +326,8 @@ def _describe(
         seconds=time.perf_counter() - began,
         seed=seed,
         certificate=certificate,
+        chains=outcome.chains,
+        agreed=outcome.agreed,
         alternatives=tuple(
             Alternative(tuple(names[i] for i in other), loss, loss - outcome.loss) for loss, other in others
         ),

@@ -79,6 +79,8 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         How it was searched, and what that proves: see `STATUS_SENTENCES`.
     evaluations, seconds, seed
         Work done. The same seed gives the same federation on any number of threads.
+    chains, agreed
+        Independent chains of an annealing search, and how many ended at this federation.
     certificate
         What is certain, and under which assumptions.
     alternatives
@@ -113,6 +115,8 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     seconds: float
     seed: int
     certificate: Certificate
+    chains: int = 0
+    agreed: int = 0
     alternatives: tuple[Alternative, ...] = ()
     contributions: tuple[Contribution, ...] = ()
     frequency: dict[str, float] = {}
