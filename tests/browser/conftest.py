@@ -20,9 +20,12 @@ FLAGS = (
 )  # fmt: skip
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """The system's Chromium with an empty profile; skipped where it or Playwright is absent."""
+    """The system's Chromium with an empty profile; skipped where it or Playwright is absent.
+
+    For one file at a time: Playwright keeps an event loop running in this thread, where other tests start their own.
+    """
     path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if path is None:
         pytest.skip("needs Chromium: apt-get install chromium")
