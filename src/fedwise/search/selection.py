@@ -115,13 +115,13 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     seconds: float
     seed: int
     certificate: Certificate
-    chains: int = 0
-    agreed: int = 0
     alternatives: tuple[Alternative, ...] = ()
     contributions: tuple[Contribution, ...] = ()
     frequency: dict[str, float] = {}
     redraws: int = 0
     trace: tuple[tuple[int, float], ...] = ()
+    chains: int = 0
+    agreed: int = 0
     sizes: tuple[SizeResult, ...] = ()
     forecast: tuple[ForecastValue, ...] = ()
     constraints: dict[str, Any] = {}
