@@ -108,7 +108,7 @@ class Deployment:
             if "SuperNode ID" in node.text:
                 return
             node.kill()
-            time.sleep(3)
+            time.sleep(8)
         raise AssertionError(f"{name} did not come back")
 
     def run(self, **options):
