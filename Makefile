@@ -66,7 +66,7 @@ audit: $(VENV)/.test
 	$(BIN)/python tools/supply_chain.py --hashes
 
 soak: $(VENV)/.test
-	$(BIN)/pytest -m soak --override-ini "addopts=-ra --import-mode=importlib" tests
+	$(BIN)/pytest -m soak -n 2 --override-ini "addopts=-ra --import-mode=importlib" tests
 
 # The stamps carry the inputs: a second run with nothing changed starts at once.
 $(VENV)/bin/python:
