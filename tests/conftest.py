@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,10 @@ import fedwise as fw
 # The same examples on every machine; the first call of a compiled kernel may take seconds.
 settings.register_profile("fedwise", deadline=None, derandomize=True)
 settings.load_profile("fedwise")
+
+# A shell starts background jobs deaf to Ctrl-C, and their children inherit it; some tests send one to theirs.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SHARED = Path(__file__).parents[1].parent / "shared" / "data"
 

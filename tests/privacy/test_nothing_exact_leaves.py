@@ -306,6 +306,7 @@ def test_cells_are_exact_no_more_often_than_noise_allows(
 
 
 def test_flower_messages(home: Path, rows: pl.DataFrame, plan: fw.Plan, secrets: Secrets) -> None:
+    pytest.importorskip("flwr", reason="needs the extra flower")
     from flower import quiet  # noqa: F401, I001
     from flower.kit import make_node
     from flwr.app import Message
