@@ -99,7 +99,9 @@ def write_new(
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, file_mode())
-        if force or not _linked(temporary, path):
+        if not force and linked(temporary, path):
+            discard(temporary)
+        else:
             os.replace(temporary, path)
     except OSError as cause:
         if temporary is not None:
@@ -115,15 +117,14 @@ def write_new(
         raise
 
 
-def _linked(temporary: str, path: Path) -> bool:
-    """Give the file its name only where nobody else took it meanwhile; not every file system can."""
+def linked(temporary: str, path: Path) -> bool:
+    """Give a finished file its name, unless another has it (`FileExistsError`); not every file system can."""
     try:
         os.link(temporary, path)
     except FileExistsError:
         raise
     except OSError:
         return False
-    discard(temporary)
     return True
 
 

@@ -16,7 +16,7 @@ from fedwise.estimate import Estimates, estimate
 from fedwise.estimate.consistency import consistent
 from fedwise.estimate.fitting import centre, fit, margin_factors
 from fedwise.estimate.information import standard_error
-from fedwise.estimate.redraw import redraw
+from fedwise.estimate.redraw import redraw, redrawn
 from fedwise.estimate.shrinkage import positive, shrink
 from fedwise.objective import Weights, loss
 from fedwise.pool import Pool
@@ -208,6 +208,35 @@ def test_redraws_repeat_with_the_generator_and_leave_exact_counts_alone() -> Non
     assert not np.array_equal(first.cells, estimates.cells)
     exact = known.true_estimates()
     assert redraw(exact, np.random.default_rng(3)) is exact
+
+
+def test_the_first_redraws_are_remembered_and_are_those_of_their_seed() -> None:
+    known = truth(5)
+    sigmas = flat(known.layout.tables, 20.0)
+    estimates, fresh = (known.estimates(known.noisy(sigmas, 1), sigmas) for _ in range(2))
+    asked = [(seed, number) for seed in (0, 7) for number in range(8)]
+    made = {key: redrawn(estimates, *key) for key in asked}
+    assert len(estimates.redraws) == 10
+    for key in asked:
+        assert (redrawn(estimates, *key) is made[key]) == (key in asked[:10])
+        np.testing.assert_array_equal(redrawn(estimates, *key).cells, made[key].cells)
+    # Whoever asks in another order gets the same.
+    np.testing.assert_array_equal(redrawn(fresh, 7, 3).cells, made[7, 3].cells)
+    assert not np.array_equal(made[0, 3].cells, made[7, 3].cells)
+
+
+@pytest.mark.parametrize("estimator", ["shrinkage", "plain"])
+def test_a_pool_remembers_its_estimates_which_nobody_can_change(estimator: str) -> None:
+    known = truth(5)
+    matrix = np.rint(known.exact).astype(np.int64)
+    pool = make_pool(known, matrix)
+    estimates = estimate(pool, estimator)
+    assert estimate(pool, estimator) is estimates
+    assert estimates.estimator == estimator
+    for array in (pool.matrix, estimates.cells, estimates.totals):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
+    matrix[0] += 0  # the caller's own array stays writeable
 
 
 def test_shrinkage_chooses_better_than_the_paper_under_noise() -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from fedwise.explore.question import Question
 from fedwise.explore.server import application, new_token
 from fedwise.explore.session import Session
+from fedwise.search.control import cores
 
 TOKEN = "secret-token"
 PORT = 8765
@@ -55,7 +59,10 @@ class Browser:
     def __init__(self, app: Any) -> None:
         self.app = app
 
-    def ask(
+    def ask(self, method: str, path: str, **more: Any) -> Answer:
+        return asyncio.run(self.request(method, path, **more))
+
+    async def request(
         self,
         method: str,
         path: str,
@@ -83,7 +90,7 @@ class Browser:
             else:
                 sent["body"] += message.get("body", b"")
 
-        asyncio.run(self.app(scope, receive, send))
+        await self.app(scope, receive, send)
         return Answer(sent["status"], sent["headers"], sent["body"])
 
     def known(self, method: str, path: str, **more: Any) -> Answer:
@@ -232,3 +239,48 @@ def test_tokens_are_long_and_new() -> None:
     tokens = {new_token() for _ in range(100)}
     assert len(tokens) == 100
     assert min(len(token) for token in tokens) >= 32
+
+
+def test_quick_answers_do_not_wait_behind_patient_ones() -> None:
+    """More settled searches at once than there are threads: as many work as there are cores, and sliders still move."""
+    release = threading.Event()
+    lock = threading.Lock()
+    working: list[int] = []
+
+    class Busy:
+        def note(self, page: str, number: int) -> None:
+            pass
+
+        def overtaken(self, page: str, number: int) -> Callable[[], bool]:
+            return lambda: False
+
+        def answer(self, question: Question) -> dict[str, Any]:
+            return {"k": question.k}
+
+        def frontier(self, question: Question, stale: Callable[[], bool]) -> dict[str, Any]:
+            with lock:
+                working.append(1)
+            release.wait(60)
+            return {}
+
+    visitor = Browser(application(Busy(), token=TOKEN, port=PORT, vega=Script()))  # type: ignore[arg-type]
+
+    async def crowd() -> Answer:
+        patient = [
+            asyncio.create_task(visitor.request("POST", f"/{TOKEN}/api/frontier", body=GOOD))
+            for _ in range(60)
+        ]
+        try:
+            while len(working) < cores():
+                await asyncio.sleep(0.01)
+            quick = await asyncio.wait_for(
+                visitor.request("POST", f"/{TOKEN}/api/answer", body=GOOD), timeout=30
+            )
+            assert len(working) == cores()
+        finally:
+            release.set()
+            await asyncio.gather(*patient)
+        return quick
+
+    assert asyncio.run(crowd()).json == {"k": 3}
+    assert len(working) == 60

@@ -16,13 +16,11 @@ _SMALL = 500_000
 
 
 def redrawn(estimates: Estimates, seed: int, number: int) -> Estimates:
-    """The redraw of this seed and number. Small ones are remembered: every question about a pool asks for the same."""
+    """The redraw of this seed and number. The first are remembered: every question about a pool asks for the same."""
     known = estimates.redraws.get((seed, number))
     if known is None:
         known = redraw(estimates, np.random.default_rng([seed & 0xFFFFFFFFFFFFFFFF, 13, number]))
-        if number < _KEEP and estimates.cells.size <= _SMALL:
-            while len(estimates.redraws) >= _KEEP:
-                estimates.redraws.pop(next(iter(estimates.redraws)), None)
+        if len(estimates.redraws) < _KEEP and estimates.cells.size <= _SMALL:
             estimates.redraws[seed, number] = known
     return known
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from ..errors import BudgetExceeded, LedgerError
-from ..files import MAX_BYTES, discard, file_mode, shorten
+from ..files import MAX_BYTES, discard, file_mode, linked, shorten
 from . import book as lines
 from .book import APPLICATION, VERSION, Book, Charge, Damaged, Spent
 from .calibration import check_promise, gaussian_epsilon, gaussian_mu
@@ -249,11 +249,7 @@ class Ledger:
 
 def _place(temporary: str, path: Path) -> None:
     """Give a finished file its name, unless another has it (`FileExistsError`), and make that last."""
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        raise
-    except OSError:
+    if not linked(temporary, path):
         # A file system without hard links: claim the name first, then fill it.
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
         os.replace(temporary, path)
