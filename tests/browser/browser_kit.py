@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 _MOVE = """
@@ -9,10 +11,10 @@ async ([id, values]) => {
   const slider = document.getElementById(id), stage = document.getElementById("federation");
   const times = [];
   for (const value of values) {
-    const wanted = Number(stage.dataset.answered) + 1;
     const start = performance.now();
     slider.value = value;
     slider.dispatchEvent(new Event("input", { bubbles: true }));
+    const wanted = Number(stage.dataset.asked);
     await new Promise((resolve) => {
       const watch = new MutationObserver(() => {
         if (Number(stage.dataset.answered) < wanted) return;
@@ -28,6 +30,20 @@ async ([id, values]) => {
 }
 """
 
+_ANSWERED = """
+(before) => {
+  const { asked, answered } = document.getElementById("federation").dataset;
+  return Number(asked) > before && asked === answered;
+}
+"""
+
+_SETTLED = """
+() => {
+  const { asked, settled } = document.getElementById("federation").dataset;
+  return asked === settled;
+}
+"""
+
 
 def federation(page: Any, side: str = "#now") -> list[str]:
     """The clients named in a card."""
@@ -40,9 +56,17 @@ def loss(page: Any, side: str = "#now") -> float:
     return float(page.get_attribute(f"{side} output", "data-value"))
 
 
-def answered(page: Any) -> int:
-    """Number of the last question answered."""
-    return int(page.get_attribute("#federation", "data-answered"))
+@contextmanager
+def newest(page: Any) -> Iterator[None]:
+    """Do something that asks, then wait for the answer to it: the first to come may be to a question before it."""
+    before = int(page.get_attribute("#federation", "data-asked"))
+    yield
+    page.wait_for_function(_ANSWERED, arg=before)
+
+
+def until_settled(page: Any) -> None:
+    """Wait for the full search of the newest question; an earlier one may have settled before."""
+    page.wait_for_function(_SETTLED, timeout=60_000)
 
 
 def slide(page: Any, name: str, *values: float) -> list[float]:

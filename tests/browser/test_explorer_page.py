@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from browser.browser_kit import answered, federation, loss, slide
+from browser.browser_kit import federation, loss, newest, slide, until_settled
 from fedwise.explore import Explorer
 from fedwise.search.selection import Selection
 
@@ -51,11 +51,8 @@ def test_a_click_forces_in_keeps_out_and_lets_go(tab: Any, explorer: Explorer) -
     outsider = next(name for name in ("TX", "FL", "AL", "OK") if name not in free)
     tile = page.locator(f"#map button[aria-label^='{outsider}:']")
     for standing, there in (("forced in", True), ("kept out", False), ("not chosen", False)):
-        n = answered(page)
-        tile.click()
-        page.wait_for_function(
-            "(n) => Number(document.getElementById('federation').dataset.answered) > n", arg=n
-        )
+        with newest(page):
+            tile.click()
         assert standing in (tile.get_attribute("aria-label") or "")
         assert (outsider in federation(page)) is there
         if there:
@@ -68,9 +65,8 @@ def test_the_table_does_the_same(tab: Any, explorer: Explorer) -> None:
     page = tab.open(explorer.url)
     page.fill("#filter", "Tx")
     assert page.locator("#clients tbody tr").count() == 1
-    n = answered(page)
-    page.click("#clients tbody button.client")
-    page.wait_for_function("(n) => Number(document.getElementById('federation').dataset.answered) > n", arg=n)
+    with newest(page):
+        page.click("#clients tbody button.client")
     assert "TX" in federation(page)
     assert "TX" in page.inner_text("#forced")
     page.click("#forced button[aria-label='Let TX go']")
@@ -114,9 +110,8 @@ def test_reload_keeps_everything(tab: Any, explorer: Explorer) -> None:
     page.wait_for_selector("#other:not([hidden])")
     slide(page, "k", 6)
     slide(page, "beta", 1.5)
-    n = answered(page)
-    page.locator("#map button[aria-label^='TX:']").click()
-    page.wait_for_function("(n) => Number(document.getElementById('federation').dataset.answered) > n", arg=n)
+    with newest(page):
+        page.locator("#map button[aria-label^='TX:']").click()
     seen = federation(page), loss(page), federation(page, "#other"), loss(page, "#other")
     page.reload()
     page.wait_for_selector("#federation[data-answered]")
@@ -128,7 +123,7 @@ def test_reload_keeps_everything(tab: Any, explorer: Explorer) -> None:
 
 def test_evidence_arrives_when_the_slider_rests(tab: Any, explorer: Explorer) -> None:
     page = tab.open(explorer.url)
-    page.wait_for_selector("#federation[data-settled]", timeout=60_000)
+    until_settled(page)
     assert "No single swap improves it" in page.inner_text("#now .note")
     assert re.fullmatch(r"\d+%", page.inner_text("#now .chip small >> nth=0"))
 
@@ -142,7 +137,7 @@ def test_forecast_arrives_in_units_people_know(tab: Any, explorer: Explorer) -> 
 def test_downloads_are_what_is_on_the_screen(tab: Any, explorer: Explorer, tmp_path: Any) -> None:
     page = tab.open(explorer.url)
     slide(page, "k", 3)
-    page.wait_for_selector("#federation[data-settled]", timeout=60_000)
+    until_settled(page)
     with page.expect_download(timeout=60_000) as got:
         page.click("#get-selection")
     assert got.value.suggested_filename == "selection.json"
@@ -175,15 +170,13 @@ def test_everything_works_from_the_keyboard(tab: Any, explorer: Explorer) -> Non
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
     page.focus("#k")
-    n = answered(page)
-    page.keyboard.press("ArrowRight")
-    page.wait_for_function("(n) => Number(document.getElementById('federation').dataset.answered) > n", arg=n)
+    with newest(page):
+        page.keyboard.press("ArrowRight")
     assert len(federation(page)) == k + 1
     assert loss(page) != before
     page.focus("#map button[aria-label^='TX:']")
-    n = answered(page)
-    page.keyboard.press("Enter")
-    page.wait_for_function("(n) => Number(document.getElementById('federation').dataset.answered) > n", arg=n)
+    with newest(page):
+        page.keyboard.press("Enter")
     assert "TX" in federation(page)
     # Focus stays on the tile, so that the next press goes on from there.
     assert page.evaluate("document.activeElement.ariaLabel").startswith("TX:")
@@ -236,3 +229,54 @@ def test_state_reads_as_json(tab: Any, explorer: Explorer) -> None:
     page = tab.open(explorer.url)
     question = page.evaluate("new URL(document.getElementById('get-selection').href).searchParams.get('q')")
     assert json.loads(question)["k"] == 5
+
+
+def test_a_forecast_stays_with_its_federation(tab: Any, explorer: Explorer) -> None:
+    """While a question waits, the answer on the screen keeps its own forecast, not that of the newer question."""
+    page = tab.page
+
+    def forecast(route: Any) -> None:
+        k = json.loads(route.request.post_data)["k"]
+        measure = {"label": f"For {k} clients", "value": 0.5, "low": None, "high": None}
+        route.fulfill(json={"measures": [measure]})
+
+    page.route("**/api/forecast*", forecast)
+    tab.open(explorer.url)
+    page.click("#pin")
+    for k in (6, 7):
+        slide(page, "k", k)
+        page.wait_for_selector(f"#now .forecast >> text=For {k} clients", timeout=60_000)
+    page.route("**/api/answer*", lambda route: None)  # the server thinks for ever
+    page.focus("#k")
+    page.keyboard.press("ArrowLeft")
+    page.click("#close")
+    assert page.input_value("#k-number") == "6"
+    assert len(federation(page)) == 7
+    assert page.inner_text("#now .forecast dt") == "For 7 clients"
+
+
+def test_a_late_card_does_not_stop_the_settled_search(tab: Any, explorer: Explorer) -> None:
+    """The second card may be asked for after the settled search of the same change; both are answered."""
+    page = tab.open(explorer.url)
+    page.click("#pin")
+    page.wait_for_selector("#other:not([hidden])")
+    cards, searches = [], []
+
+    def hold_the_card(route: Any) -> None:
+        if json.loads(route.request.post_data)["k"] == 5:
+            cards.append(route)
+        else:
+            route.continue_()
+
+    page.route("**/api/answer*", hold_the_card)
+    page.route("**/api/settle*", lambda route: searches.append(route))
+    slide(page, "k", 6)
+    with page.expect_request(lambda r: "api/settle" in r.url and json.loads(r.post_data)["k"] == 7):
+        slide(page, "k", 7)
+    assert len(cards) == 1  # that of the first move; that of the second waits for it in the page
+    page.unroute("**/api/answer*")
+    with page.expect_response(lambda r: "api/answer" in r.url and r.request != cards[0].request):
+        cards[0].continue_()
+    for route in searches:
+        route.continue_()
+    until_settled(page)

@@ -1,10 +1,11 @@
 // Questions to the server. One of a kind is on its way at any time; the newest waits, older ones are dropped.
+// Each belongs to a turn, one for every change on the page. The server gives up patient work of an earlier turn; work of
+// the same turn is never overtaken, however late a question of it is sent.
 
 const page = crypto.randomUUID();
-let count = 0;
 
-async function send(path, body) {
-  const response = await fetch(`${path}?page=${page}&n=${++count}`, {
+async function send(path, body, turn) {
+  const response = await fetch(`${path}?page=${page}&n=${turn}`, {
     method: "POST",
     headers: { "content-type": "application/json" },
     body,
@@ -21,19 +22,19 @@ export function channel(path, show, fail) {
     if (busy) return;
     busy = true;
     while (waiting !== null) {
-      const { body, tag } = waiting;
+      const { body, turn } = waiting;
       waiting = null;
       try {
-        const answer = await send(path, body);
-        if (answer !== null) show(answer, tag);
+        const answer = await send(path, body, turn);
+        if (answer !== null) show(answer, body, turn);
       } catch (error) {
-        if (waiting === null) fail(error, tag);
+        if (waiting === null) fail(error);
       }
     }
     busy = false;
   }
-  return (body, tag) => {
-    waiting = { body, tag };
+  return (body, turn) => {
+    waiting = { body, turn };
     pump();
   };
 }
@@ -41,15 +42,15 @@ export function channel(path, show, fail) {
 // For work that takes a while: starts after a pause, and a newer question makes the server drop the older one.
 export function patient(path, show, fail, pause) {
   let timer = 0, latest = 0;
-  const ask = (body, tag) => {
+  const ask = (body, turn) => {
     clearTimeout(timer);
     const mine = ++latest;
     timer = setTimeout(async () => {
       try {
-        const answer = await send(path, body);
-        if (answer !== null && mine === latest) show(answer, tag);
+        const answer = await send(path, body, turn);
+        if (answer !== null && mine === latest) show(answer, body, turn);
       } catch (error) {
-        if (mine === latest) fail(error, tag);
+        if (mine === latest) fail(error);
       }
     }, pause);
   };

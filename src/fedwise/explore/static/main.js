@@ -25,30 +25,29 @@ const press = (client) => change(cycle(state, client));
 const showMap = map(find("map"), find("map-panel"), pool, press);
 const showTable = table(find("clients"), find("filter"), find("more"), pool, press);
 
-const ask = api.channel("api/answer", (found, tag) => {
-  answer = found;
+// An answer keeps its question: while a slider moves, what is on the screen may belong to an earlier one.
+const ask = api.channel("api/answer", (found, body, turn) => {
+  answer = { ...found, body };
   selection = null;
   find("problem").hidden = true;
   show(false);
-  requestAnimationFrame(() => { find("federation").dataset.answered = tag; });
-  if (tag !== asked) return;
+  requestAnimationFrame(() => { find("federation").dataset.answered = turn; });
+  if (turn !== asked) return;
   // Only when the newest question is answered may slower work have the machine.
-  const body = question(state);
-  frontier.ask(body);
-  settled.ask(body, body);
+  frontier.ask(body, turn);
+  settled.ask(body, turn);
 }, trouble);
-const askB = api.channel("api/answer", (found, tag) => { answerB = found; show(false); forecastB.ask(tag, tag); }, trouble);
+const askB = api.channel("api/answer", (found, body, turn) => { answerB = { ...found, body }; show(false); forecastB.ask(body, turn); }, trouble);
 const frontier = api.patient("api/frontier", (found) => {
   find("frontier").classList.remove("waiting");
   if (found.spec) draw(find("frontier"), found.spec);
 }, trouble, 150);
-const settled = api.patient("api/settle", (found, tag) => {
-  if (tag !== question(state)) return;
+const settled = api.patient("api/settle", (found, body, turn) => {
   selection = found.selection;
   show(true);
-  forecast.ask(tag, tag);
+  forecast.ask(body, turn);
 }, trouble, 400);
-const remember = (found, tag) => { forecasts.set(tag, found.measures); show(false); };
+const remember = (found, body) => { forecasts.set(body, found.measures); show(false); };
 const forecast = api.patient("api/forecast", remember, () => {}, 50);
 const forecastB = api.patient("api/forecast", remember, () => {}, 400);
 
@@ -73,7 +72,8 @@ function refresh() {
   showControls(state);
   const body = question(state);
   ask(body, ++asked);
-  if (other) askB(questionB(), questionB());
+  find("federation").dataset.asked = asked;
+  if (other) askB(questionB(), asked);
   find("frontier").classList.add("waiting");
   frontier.cancel();
   settled.cancel();
@@ -98,7 +98,7 @@ function show(final) {
   const b = other ? answerB : null;
   const title = other?.kind === "without" ? `Without ${other.client}` : "Pinned";
   card(find("now"), other ? "Now" : "Federation", mine, {
-    labels: pool.terms, other: b, note, forecast: forecasts.get(question(state)), frequency: selection?.frequency && Object.keys(selection.frequency).length ? selection.frequency : null,
+    labels: pool.terms, other: b, note, forecast: forecasts.get(answer.body), frequency: selection?.frequency && Object.keys(selection.frequency).length ? selection.frequency : null,
     onWithout: (client) => compare({ kind: "without", client }),
   });
   find("other").hidden = !b;
@@ -109,7 +109,7 @@ function show(final) {
         : element("button", { type: "button", class: "plain", onclick: () => { const old = other.state; compare({ kind: "pin", state }); change(old); } }, "Swap"),
       element("button", { type: "button", class: "plain", id: "close", onclick: () => { other = null; answerB = null; refresh(); show(false); } }, "Close"),
     ];
-    card(find("other"), title, b, { labels: pool.terms, other: mine, note: "", buttons, forecast: forecasts.get(questionB()) });
+    card(find("other"), title, b, { labels: pool.terms, other: mine, note: "", buttons, forecast: forecasts.get(b.body) });
   }
   // On a phone the sliders are a screen away from the answer: a line at the bottom keeps it in sight.
   find("glance").replaceChildren(element("b", {}, number(mine.loss)), mine.clients.join(" "));
