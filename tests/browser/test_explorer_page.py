@@ -280,3 +280,31 @@ def test_a_late_card_does_not_stop_the_settled_search(tab: Any, explorer: Explor
     for route in searches:
         route.continue_()
     until_settled(page)
+
+
+def test_a_late_card_is_not_shown_under_another_title(tab: Any, explorer: Explorer) -> None:
+    """The pinned card is asked for; before it comes, "what if without" takes its place."""
+    page = tab.open(explorer.url)
+    first = federation(page)[0]
+    held: dict[bool, list[Any]] = {False: [], True: []}
+
+    def hold(route: Any) -> None:
+        held[first in json.loads(route.request.post_data)["exclude"]].append(route)
+
+    def until(without: bool, count: int) -> list[Any]:
+        while len(held[without]) < count:
+            page.wait_for_timeout(10)
+        return held[without]
+
+    page.route("**/api/answer*", hold)
+    page.click("#pin")
+    pinned = until(False, 2)[:]  # one for each card
+    page.click(f"button[aria-label='What if without {first}?']")
+    for route in pinned:
+        route.continue_()
+    late = until(True, 1)
+    # The card that was pinned has come, or the next would not have been asked for.
+    assert page.locator("#other").is_hidden()
+    late[0].continue_()
+    page.wait_for_selector("#other:not([hidden])")
+    assert first not in federation(page, "#other")

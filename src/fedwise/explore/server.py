@@ -267,11 +267,9 @@ async def _question(request: Request) -> Question:
 
 
 def _page(request: Request) -> tuple[str, int]:
-    """Which page asks, and the number of its question."""
-    number = request.query_params.get("n", "0")
-    return request.query_params.get("page", "")[:40], int(number) if number.isdecimal() and len(
-        number
-    ) < 16 else 0
+    """Which page asks, and at which turn of its."""
+    turn = request.query_params.get("n", "0")
+    return request.query_params.get("page", "")[:40], int(turn) if turn.isdecimal() and len(turn) < 16 else 0
 
 
 async def _refusal(request: Request, error: Exception) -> Response:

@@ -176,16 +176,16 @@ class Session:
 
     # What may take a moment, and gives way to newer questions ---------------------------------------------------
 
-    def note(self, page: str, number: int) -> None:
-        """A page asked its question `number`: patient work for its earlier ones gives up."""
+    def note(self, page: str, turn: int) -> None:
+        """A page is at `turn`, one for every change on it: patient work for earlier ones gives up."""
         with self._lock:
-            self._newest[page] = max(number, self._newest.pop(page, -1))
+            self._newest[page] = max(turn, self._newest.pop(page, -1))
             while len(self._newest) > _PAGES:
                 del self._newest[next(iter(self._newest))]
 
-    def overtaken(self, page: str, number: int) -> Callable[[], bool]:
-        """Whether the page has asked something newer by now."""
-        return lambda: self.closing or self._newest.get(page, -1) > number
+    def overtaken(self, page: str, turn: int) -> Callable[[], bool]:
+        """Whether the page has gone on to a later turn by now."""
+        return lambda: self.closing or self._newest.get(page, -1) > turn
 
     def frontier(self, question: Question, stale: Callable[[], bool]) -> dict[str, Any]:
         """Best loss by size, and the picture of it."""

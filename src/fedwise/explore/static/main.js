@@ -11,7 +11,7 @@ import { element, number } from "./words.js";
 const find = (id) => document.getElementById(id);
 const pool = await api.pool();
 let { state, other } = fromHash(location.hash, pool);
-let answer = null, answerB = null, selection = null, asked = 0;
+let answer = null, answerB = null, selection = null, asked = 0, since = 0;
 // Forecasts by question: they stay true, so coming back to a question finds its forecast.
 const forecasts = new Map();
 
@@ -37,7 +37,12 @@ const ask = api.channel("api/answer", (found, body, turn) => {
   frontier.ask(body, turn);
   settled.ask(body, turn);
 }, trouble);
-const askB = api.channel("api/answer", (found, body, turn) => { answerB = { ...found, body }; show(false); forecastB.ask(body, turn); }, trouble);
+const askB = api.channel("api/answer", (found, body, turn) => {
+  if (turn < since) return; // it was for another card, since replaced or closed
+  answerB = { ...found, body };
+  show(false);
+  forecastB.ask(body, turn);
+}, trouble);
 const frontier = api.patient("api/frontier", (found) => {
   find("frontier").classList.remove("waiting");
   if (found.spec) draw(find("frontier"), found.spec);
@@ -61,9 +66,14 @@ function change(next) {
   refresh();
 }
 
-function compare(next) {
+function place(next) {
   other = next;
   answerB = null;
+  since = asked + 1;
+}
+
+function compare(next) {
+  place(next);
   refresh();
 }
 
@@ -105,9 +115,9 @@ function show(final) {
   if (b) {
     const buttons = [
       other.kind === "without"
-        ? element("button", { type: "button", class: "plain", onclick: () => { const kept = other.client; other = null; change(without(state, kept)); } }, "Keep it out")
+        ? element("button", { type: "button", class: "plain", onclick: () => { const kept = other.client; place(null); change(without(state, kept)); } }, "Keep it out")
         : element("button", { type: "button", class: "plain", onclick: () => { const old = other.state; compare({ kind: "pin", state }); change(old); } }, "Swap"),
-      element("button", { type: "button", class: "plain", id: "close", onclick: () => { other = null; answerB = null; refresh(); show(false); } }, "Close"),
+      element("button", { type: "button", class: "plain", id: "close", onclick: () => { compare(null); show(false); } }, "Close"),
     ];
     card(find("other"), title, b, { labels: pool.terms, other: mine, note: "", buttons, forecast: forecasts.get(b.body) });
   }
@@ -121,7 +131,7 @@ function show(final) {
 }
 
 find("pin").addEventListener("click", () => compare({ kind: "pin", state }));
-find("reset").addEventListener("click", () => { other = null; answerB = null; change(initial(pool)); });
+find("reset").addEventListener("click", () => { place(null); change(initial(pool)); });
 find("copy").addEventListener("click", async () => {
   await navigator.clipboard.writeText(find("command").textContent);
   find("copy").textContent = "Copied";
@@ -129,9 +139,9 @@ find("copy").addEventListener("click", async () => {
 });
 addEventListener("hashchange", () => {
   if (location.hash === toHash(state, other)) return;
-  ({ state, other } = fromHash(location.hash, pool));
-  answerB = null;
-  refresh();
+  const next = fromHash(location.hash, pool);
+  place(next.other);
+  change(next.state);
 });
 
 refresh();
