@@ -53,7 +53,7 @@ quick: $(VENV)/.test
 coverage: $(VENV)/.test
 	mkdir -p build
 	$(BIN)/coverage run -m pytest -q -m "not soak and not slow" tests/test_*.py tests/privacy tests/fuzz tests/estimate \
-	  tests/forecast tests/search tests/cli/test_release_commands.py
+	  tests/forecast tests/search tests/cli/test_release_commands.py tests/cli/test_release_mistakes.py
 	$(BIN)/coverage json -q -o build/coverage.json
 	$(BIN)/python tools/branches.py build/coverage.json --least 95
 
