@@ -292,9 +292,11 @@ def test_a_late_card_is_not_shown_under_another_title(tab: Any, explorer: Explor
         held[first in json.loads(route.request.post_data)["exclude"]].append(route)
 
     def until(without: bool, count: int) -> list[Any]:
-        while len(held[without]) < count:
+        for _ in range(3000):
+            if len(held[without]) >= count:
+                return held[without]
             page.wait_for_timeout(10)
-        return held[without]
+        raise AssertionError(f"{count} questions expected, {len(held[without])} asked")
 
     page.route("**/api/answer*", hold)
     page.click("#pin")
