@@ -52,8 +52,8 @@ quick: $(VENV)/.test
 # Branches of the core that tests take: at least 95%. Compiled kernels are left out, as no tracer sees into them.
 coverage: $(VENV)/.test
 	mkdir -p build
-	$(BIN)/coverage run -m pytest -q -m "not soak and not slow" tests/test_*.py tests/privacy tests/fuzz tests/estimate \
-	  tests/forecast tests/search tests/cli/test_release_commands.py tests/cli/test_release_mistakes.py
+	$(BIN)/coverage run -m pytest -q -m "not soak and not slow" tests/test_*.py tests/schema tests/privacy tests/owner tests/pool tests/auditing tests/fuzz \
+	  tests/estimation tests/forecasting tests/search tests/cli/test_release_commands.py tests/cli/test_release_mistakes.py
 	$(BIN)/coverage json -q -o build/coverage.json
 	$(BIN)/python tools/branches.py build/coverage.json --least 95
 

@@ -26,7 +26,7 @@ import polars as pl
 
 import fedwise as fw
 from fedwise.data import schema as shipped
-from fedwise.tables import count
+from fedwise.owner.tables import count
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "acs2018_income_nearfull.parquet"
 BOUNDS = {"count_seconds": 1.5, "speedup": 50.0, "release_seconds": 0.5, "help_seconds": 0.7}

@@ -30,13 +30,13 @@ import polars as pl
 from forecast_tasks import DATA, METRICS, TASKS, Task, Trained, Trainer, federations, load, reliability
 from scipy.stats import spearmanr
 
-from fedwise.calibrate import fit
-from fedwise.estimate import estimate
-from fedwise.estimate.estimates import Estimates
-from fedwise.forecast import NAMES, Forecast, Forecaster, Settings
-from fedwise.objective import Weights, terms
-from fedwise.plan import plan
-from fedwise.pool import Pool
+from fedwise.calibration import fit
+from fedwise.estimation import estimate
+from fedwise.estimation.estimates import Estimates
+from fedwise.forecasting import NAMES, Forecast, Forecaster, Settings
+from fedwise.objective.pfl import Weights, terms
+from fedwise.planning import plan
+from fedwise.pool.pool import Pool
 from fedwise.search import select
 
 EPSILONS = (math.inf, 1.0, 0.3, 0.1)

@@ -15,13 +15,13 @@ import numpy as np
 
 from fedwise.data import acs
 from fedwise.data.split import split_all
-from fedwise.plan import plan
-from fedwise.tables import count
-from fedwise.train.encoding import Rows
-from fedwise.train.federation import Prepared, prepare
-from fedwise.train.local import predict
-from fedwise.train.model import Model
-from fedwise.train.simulate import Config, simulate
+from fedwise.owner.tables import count
+from fedwise.planning import plan
+from fedwise.training.encoding import Rows
+from fedwise.training.federation import Prepared, prepare
+from fedwise.training.local import predict
+from fedwise.training.model import Model
+from fedwise.training.simulate import Config, simulate
 
 DATA = Path(__file__).parents[1].parent / "shared" / "data"
 TASKS = {

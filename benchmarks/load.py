@@ -33,10 +33,10 @@ import polars as pl
 
 import fedwise as fw
 from fedwise.data import schema as shipped
-from fedwise.plan import Plan
-from fedwise.privacy.noise import add_simulated_noise
-from fedwise.release import NoisyTable, Release
-from fedwise.tables import count
+from fedwise.owner.noise import add_simulated_noise
+from fedwise.owner.release import NoisyTable, Release
+from fedwise.owner.tables import count
+from fedwise.planning import Plan
 
 SIZES = {"pool": 10_000, "nodes": 1_000, "explorer": 50}
 #: Greatest value allowed.
@@ -149,7 +149,7 @@ def measure_nodes(number: int, *, k: int = 10, **options: Any) -> dict[str, Any]
     `options` are passed on to `fedwise.select`.
     """
     from fedwise.flower import InProcessGrid, release_app, select_federation
-    from fedwise.privacy.ledger import Ledger
+    from fedwise.owner.ledger import Ledger
 
     logging.getLogger("flwr").setLevel(logging.WARNING)  # two lines for every node otherwise
     schema = open_schema()

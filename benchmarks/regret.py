@@ -33,14 +33,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from fedwise.data import acs
-from fedwise.estimate import Estimates, estimate
-from fedwise.estimate.information import standard_error
-from fedwise.objective import Weights, loss
-from fedwise.plan import Plan
-from fedwise.plan import plan as make_plan
-from fedwise.pool import Pool
+from fedwise.estimation import Estimates, estimate
+from fedwise.estimation.information import standard_error
+from fedwise.objective.pfl import Weights, loss
+from fedwise.owner.tables import count
+from fedwise.planning import Plan
+from fedwise.planning import plan as make_plan
+from fedwise.pool.pool import Pool
 from fedwise.search import Annealing, Exact, select
-from fedwise.tables import count
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 INCOME_2018, PERSON_2024 = DATA / "acs2018_income.parquet", DATA / "acs2024_person.parquet"

@@ -25,8 +25,8 @@ import numpy as np
 from search_plot import write_plot
 from search_tables import DATA, PERSON_2024, income_states, pumas_2024, wide_estimates
 
-from fedwise.estimate.estimates import Estimates
-from fedwise.objective import Weights, loss
+from fedwise.estimation.estimates import Estimates
+from fedwise.objective.pfl import Weights, loss
 from fedwise.search import Annealing, Exact, select
 from fedwise.search import kernels as kernel_module
 from fedwise.search.chains import anneal, seed_words

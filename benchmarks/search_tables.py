@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fedwise.estimate.estimates import Estimates
-from fedwise.schema import Column, Role, Schema
-from fedwise.tables import Layout, count
+from fedwise.estimation.estimates import Estimates
+from fedwise.owner.tables import count
+from fedwise.schema.layout import Layout
+from fedwise.schema.schema import Column, Role, Schema
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 

@@ -21,10 +21,10 @@ from pathlib import Path
 import numpy as np
 
 from fedwise.data import acs, synthetic
-from fedwise.train.federation import Prepared, prepare
-from fedwise.train.local import Settings, log_losses, orders, predict
-from fedwise.train.model import Model, Vector
-from fedwise.train.simulate import Config, simulate
+from fedwise.training.federation import Prepared, prepare
+from fedwise.training.local import Settings, log_losses, orders, predict
+from fedwise.training.model import Model, Vector
+from fedwise.training.simulate import Config, simulate
 
 CENSUS = Path(__file__).parents[2] / "shared" / "data" / "acs2018_income.parquet"
 STATES = ("CA", "FL", "NY", "OH", "TX")

@@ -29,12 +29,12 @@ from store import RESULTS, write_table
 
 import fedwise as fw
 from fedwise.data import acs, synthetic
-from fedwise.estimate import estimate
-from fedwise.estimate.estimates import Estimates
-from fedwise.objective import loss
-from fedwise.plan import plan
-from fedwise.pool import Pool
-from fedwise.screen import Screen, screen
+from fedwise.estimation import estimate
+from fedwise.estimation.estimates import Estimates
+from fedwise.objective.pfl import loss
+from fedwise.planning import plan
+from fedwise.pool.pool import Pool
+from fedwise.pool.screen import Screen, screen
 
 TASKS = ("income2018", "coverage2024")
 SIZES = (5, 10)

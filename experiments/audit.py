@@ -24,11 +24,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 import census
 from store import CACHE, RESULTS, Store, write_table
 
+from fedwise.auditing.audit import audit
 from fedwise.data import acs, synthetic
-from fedwise.plan import plan
-from fedwise.privacy.audit import audit
-from fedwise.privacy.calibration import calibrate
-from fedwise.schema import Schema
+from fedwise.planning import plan
+from fedwise.privacy.scales import calibrate
+from fedwise.schema.schema import Schema
 
 TASKS = ("income2018", "employment2024", "coverage2024", "travel2024")
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 5.0)

@@ -15,14 +15,14 @@ import polars as pl
 import fedwise as fw
 from fedwise.data import acs, synthetic
 from fedwise.data.split import split_all
-from fedwise.estimate.estimates import Estimates
-from fedwise.objective import pair_weights
-from fedwise.plan import Plan, plan
-from fedwise.pool import Pool
-from fedwise.privacy.noise import add_simulated_noise, no_noise
-from fedwise.schema import Column, Role, Schema
-from fedwise.tables import Tables, count
-from fedwise.train.federation import Prepared, prepare
+from fedwise.estimation.estimates import Estimates
+from fedwise.objective.pfl import pair_weights
+from fedwise.owner.noise import add_simulated_noise, no_noise
+from fedwise.owner.tables import Tables, count
+from fedwise.planning import Plan, plan
+from fedwise.pool.pool import Pool
+from fedwise.schema.schema import Column, Role, Schema
+from fedwise.training.federation import Prepared, prepare
 
 #: Where the records are, seen from the root of the repository.
 RECORDS = Path(__file__).parents[1].parent / "shared" / "data"

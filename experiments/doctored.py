@@ -16,15 +16,15 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import census
 
-from fedwise.estimate import estimate
-from fedwise.estimate.estimates import Estimates
-from fedwise.objective import loss
-from fedwise.plan import Plan, plan
-from fedwise.pool import Pool
-from fedwise.privacy.noise import add_simulated_noise
-from fedwise.schema import Role, Schema
+from fedwise.estimation import estimate
+from fedwise.estimation.estimates import Estimates
+from fedwise.objective.pfl import loss
+from fedwise.owner.noise import add_simulated_noise
+from fedwise.owner.tables import Tables, count
+from fedwise.planning import Plan, plan
+from fedwise.pool.pool import Pool
+from fedwise.schema.schema import Role, Schema
 from fedwise.search import select
-from fedwise.tables import Tables, count
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int16]

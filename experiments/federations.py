@@ -16,8 +16,8 @@ from census import Bundle, Tabled
 from store import Store
 
 import fedwise as fw
-from fedwise.estimate.estimates import Estimates
-from fedwise.objective import TERM_NAMES, terms
+from fedwise.estimation.estimates import Estimates
+from fedwise.objective.pfl import TERM_NAMES, terms
 from fedwise.search import Annealing, select
 
 SIZES = (5, 10, 15)
@@ -72,7 +72,9 @@ def code_digest() -> str:
     """Hash of the estimator's and the search's own files: a stored selection belongs to the code that made it."""
     digest = hashlib.sha256()
     root = Path(fw.__file__).parent
-    for file in sorted([*root.glob("estimate/*.py"), *root.glob("search/*.py"), root / "objective.py"]):
+    for file in sorted(
+        [*root.glob("estimation/*.py"), *root.glob("search/*.py"), *root.glob("objective/*.py")]
+    ):
         digest.update(file.name.encode() + file.read_bytes())
     return digest.hexdigest()[:16]
 

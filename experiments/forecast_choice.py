@@ -9,8 +9,8 @@ from census import Bundle
 from federations import code_digest
 from store import Store
 
-from fedwise.estimate import estimate
-from fedwise.forecast import Forecast
+from fedwise.estimation import estimate
+from fedwise.forecasting import Forecast
 from fedwise.search import Annealing, select
 
 #: What is asked of the forecast, by the label of the federation.

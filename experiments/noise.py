@@ -28,9 +28,9 @@ from census import Tabled
 from store import RESULTS, write_table
 
 from fedwise.certificate import global_bound, local_bound
-from fedwise.estimate.information import gradient, pointwise
-from fedwise.objective import information
-from fedwise.plan import plan
+from fedwise.estimation.information import gradient, pointwise
+from fedwise.objective.pfl import information
+from fedwise.planning import plan
 
 Floats = npt.NDArray[np.float64]
 #: Signal-to-noise ratios: mean count of a cell over the standard deviation of its noise.

@@ -162,8 +162,8 @@ class Evaluation:
         return [entry for k in self.scale.sizes[1:] for entry in self._federations(k)]
 
     def _calibrate(self) -> None:
-        from fedwise.train.calibration import study
-        from fedwise.train.simulate import Config
+        from fedwise.training.calibration import study
+        from fedwise.training.simulate import Config
 
         scale = self.scale
         config = Config(rounds=scale.rounds, evaluate_every=scale.rounds, replicates=0)

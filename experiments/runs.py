@@ -11,8 +11,8 @@ from typing import Any
 import polars as pl
 from census import Bundle
 
-from fedwise.train.cached import Cache, Training, train_all
-from fedwise.train.simulate import Config
+from fedwise.training.cached import Cache, Training, train_all
+from fedwise.training.simulate import Config
 
 #: Metrics that are kept, as (column, metric, attribute).
 KEPT = (

@@ -7,12 +7,12 @@ import itertools
 import numpy as np
 import pytest
 
-from estimate.noisy_pools import truth
+from estimation.noisy_pools import truth
 from fedwise.allocation import EVEN, shares
 from fedwise.errors import PlanError
-from fedwise.objective import Weights, pair_weights
-from fedwise.schema import Column, Role, Schema
-from fedwise.tables import Layout
+from fedwise.objective.pfl import Weights, pair_weights
+from fedwise.schema.layout import Layout
+from fedwise.schema.schema import Column, Role, Schema
 
 KNOWN = truth(1)
 

@@ -18,7 +18,7 @@ from fedwise.certificate import (
     slopes,
     tolerance,
 )
-from fedwise.objective import Weights, loss
+from fedwise.objective.pfl import Weights, loss
 from search.pools import random_estimates
 
 WEIGHTS = Weights()

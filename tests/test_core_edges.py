@@ -10,13 +10,13 @@ import polars as pl
 import pytest
 
 import fedwise as fw
-from fedwise.calibrate import calibrate
+from fedwise.auditing.audit import _log_ratio
+from fedwise.calibration import calibrate
 from fedwise.certificate import global_bound
 from fedwise.errors import DataError, FedwiseError, SchemaError
-from fedwise.estimate.shrinkage import _scaled_variance, positive
-from fedwise.objective import Weights
-from fedwise.privacy.audit import _log_ratio
-from fedwise.rule import Rule
+from fedwise.estimation.shrinkage import _scaled_variance, positive
+from fedwise.objective.pfl import Weights
+from fedwise.schema.rule import Rule
 
 
 def schema_of(column: str) -> fw.Schema:

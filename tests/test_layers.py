@@ -13,7 +13,7 @@ import fedwise
 
 ROOT = Path(fedwise.__file__).parent
 #: Packages that import the core and are never imported by it.
-UPPER = ("train", "flower", "report", "explore", "cli", "data")
+UPPER = ("training", "flower", "reporting", "explore", "cli", "data")
 #: What the core may use besides the standard library.
 ALLOWED = {"fedwise", "numpy", "scipy", "numba", "polars", "opendp", "msgspec"}
 HEAVY = ("numba", "polars", "torch", "opendp", "scipy", "flwr", "pandas", "pyarrow", "sklearn")
@@ -47,7 +47,14 @@ def offences(path: Path, tree: ast.AST | None = None) -> set[str]:
 
 def test_there_is_a_core() -> None:
     names = {str(path.relative_to(ROOT)) for path in CORE}
-    assert {"schema.py", "plan.py", "release.py", "pool.py", "privacy/ledger.py", "objective.py"} <= names
+    assert {
+        "schema/schema.py",
+        "planning.py",
+        "owner/release.py",
+        "pool/pool.py",
+        "owner/ledger.py",
+        "objective/pfl.py",
+    } <= names
 
 
 @pytest.mark.parametrize("path", CORE, ids=lambda path: str(path.relative_to(ROOT)))
@@ -62,7 +69,7 @@ def test_core_imports_nothing_above_it(path: Path) -> None:
         "import torch.nn as nn",
         "from torch import nn",
         "import flwr",
-        "from fedwise.train import model",
+        "from fedwise.training import model",
         "from fedwise import cli",
         "from .. import data",
         "from ..data import schema",
@@ -72,7 +79,7 @@ def test_core_imports_nothing_above_it(path: Path) -> None:
     ],
 )
 def test_the_check_sees_offences(line: str) -> None:
-    assert offences(ROOT / "privacy" / "noise.py", ast.parse(line))
+    assert offences(ROOT / "owner" / "noise.py", ast.parse(line))
 
 
 @pytest.mark.parametrize("path", CORE, ids=lambda path: str(path.relative_to(ROOT)))

@@ -19,7 +19,7 @@ import polars as pl
 from fedwise.data import schema
 from fedwise.data.network import Family, Network, Values, margin_shape, margins, quantise_pool, quantise_tilts
 from fedwise.data.states import BY_USPS, FIFTY
-from fedwise.objective import information
+from fedwise.objective.pfl import information
 
 LABEL, SEX = "PINCP_gt50k", "SEX"
 BINNED = ("AGEP", "SCHL", "OCCP", "POBP", "WKHP")

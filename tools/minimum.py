@@ -27,10 +27,10 @@ from supply_chain import ROOT, project  # type: ignore[import-not-found]
 TOOLS = ("hypothesis", "pytest", "pytest-timeout", "pandas", "pyarrow", "dp-accounting")
 #: Tests of the core and its command line: none imports an extra.
 CORE_TESTS = (
-    "tests/test_allocation.py", "tests/test_draft.py", "tests/test_files.py", "tests/test_frame.py",
-    "tests/test_plan.py", "tests/test_pool.py", "tests/test_release.py", "tests/test_rule.py",
-    "tests/test_schema.py", "tests/test_tables.py", "tests/test_certificate.py", "tests/privacy",
-    "tests/estimate", "tests/search", "tests/forecast", "tests/cli/test_release_commands.py",
+    "tests/test_allocation.py", "tests/test_files.py", "tests/test_planning.py", "tests/test_certificate.py",
+    "tests/schema", "tests/privacy", "tests/owner/test_release.py", "tests/owner/test_tables.py",
+    "tests/owner/test_noise.py", "tests/owner/test_ledger.py", "tests/pool", "tests/estimation", "tests/search",
+    "tests/forecasting", "tests/cli/test_release_commands.py",
 )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import fedwise as fw
 from fedwise.data import synthetic
 from fedwise.explore import Explorer
-from fedwise.report import Report
+from fedwise.reporting import Report
 from fedwise.search import select
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"

@@ -6,27 +6,25 @@ The public API. Heavy modules load when a name is first used, so that ``import f
 from __future__ import annotations
 
 import importlib
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from .errors import FedwiseError as FedwiseError
-    from .forecast import Forecast as Forecast
-    from .forecast import Forecaster as Forecaster
-    from .objective import Terms as Terms
-    from .objective import Weights as Weights
-    from .plan import Plan as Plan
-    from .plan import plan as plan
-    from .pool import Pool as Pool
-    from .privacy.ledger import Ledger as Ledger
-    from .release import Release as Release
-    from .release import release as release
-    from .schema import Column as Column
-    from .schema import Role as Role
-    from .schema import Schema as Schema
+    from .forecasting import Forecast as Forecast
+    from .forecasting import Forecaster as Forecaster
+    from .objective.pfl import Terms as Terms
+    from .objective.pfl import Weights as Weights
+    from .owner.ledger import Ledger as Ledger
+    from .owner.release import Release as Release
+    from .owner.release import release as release
+    from .planning import Plan as Plan
+    from .planning import plan as plan
+    from .pool.pool import Pool as Pool
+    from .schema.schema import Column as Column
+    from .schema.schema import Role as Role
+    from .schema.schema import Schema as Schema
     from .search import Annealing as Annealing
     from .search import Exact as Exact
     from .search import Greedy as Greedy
@@ -40,13 +38,13 @@ _HOME = {
     "Column": "schema",
     "Exact": "search",
     "FedwiseError": "errors",
-    "Forecast": "forecast",
-    "Forecaster": "forecast",
+    "Forecast": "forecasting",
+    "Forecaster": "forecasting",
     "Greedy": "search",
-    "Ledger": "privacy.ledger",
-    "Plan": "plan",
-    "Pool": "pool",
-    "Release": "release",
+    "Ledger": "owner.ledger",
+    "Plan": "planning",
+    "Pool": "pool.pool",
+    "Release": "owner.release",
     "Role": "schema",
     "Schema": "schema",
     "Selection": "search",
@@ -54,8 +52,8 @@ _HOME = {
     "Weights": "objective",
     "frontier": "search.frontier",
     "pareto": "search.frontier",
-    "plan": "plan",
-    "release": "release",
+    "plan": "planning",
+    "release": "owner.release",
     "select": "search.select",
 }
 
@@ -68,17 +66,6 @@ def __getattr__(name: str) -> Any:
         globals()[name] = value
         return value
     raise AttributeError(f"module 'fedwise' has no attribute '{name}'")
-
-
-class _Package(ModuleType):
-    """Keeps ``fedwise.plan`` the function when the import system wants to bind the module plan.py there."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _HOME and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:

@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import PlanError, nearest
-from .objective import Weights, pair_weights
-from .schema import Schema
-from .tables import Layout
+from .objective.pfl import Weights, pair_weights
+from .schema.layout import Layout
+from .schema.schema import Schema
 
 Floats = npt.NDArray[np.float64]
 Allocation = Literal["weighted", "uniform"]

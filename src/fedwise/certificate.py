@@ -22,8 +22,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from .estimate.estimates import Estimates
-from .objective import Weights, pair_weights
+from .estimation.estimates import Estimates
+from .objective.pfl import Weights, pair_weights
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -12,7 +12,7 @@ import pytest
 import fedwise as fw
 from fedwise.data import synthetic
 from fedwise.explore import Explorer
-from fedwise.pool import Pool
+from fedwise.pool.pool import Pool
 
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",

@@ -12,7 +12,7 @@ import pytest
 import fedwise as fw
 from browser.browser_kit import federation
 from fedwise.explore import Explorer
-from fedwise.pool import Pool
+from fedwise.pool.pool import Pool
 
 pytestmark = pytest.mark.browser
 

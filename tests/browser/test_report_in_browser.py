@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import fedwise as fw
-from fedwise.report import Report
+from fedwise.reporting import Report
 from fedwise.search import select
 
 pytestmark = pytest.mark.browser

@@ -12,7 +12,7 @@ import pytest
 from fedwise.data import schema, schemas
 from fedwise.data.synthetic import NOTICE
 from fedwise.errors import FedwiseError
-from fedwise.schema import Schema
+from fedwise.schema.schema import Schema
 
 with warnings.catch_warnings():
     # typer imports a name that click deprecates.

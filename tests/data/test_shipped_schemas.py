@@ -7,7 +7,7 @@ import pytest
 from fedwise import data
 from fedwise.data.tasks import TASKS
 from fedwise.errors import SchemaError
-from fedwise.schema import Schema
+from fedwise.schema.schema import Schema
 
 PAPER_VARIABLES = {
     "income": "AGEP COW SCHL MAR OCCP POBP RELP WKHP RAC1P",

@@ -14,8 +14,8 @@ import pytest
 from fedwise.data import synthetic
 from fedwise.data.states import BY_USPS, FIFTY
 from fedwise.errors import DataError
-from fedwise.objective import information
-from fedwise.schema import Schema
+from fedwise.objective.pfl import information
+from fedwise.schema.schema import Schema
 
 
 def test_equal_seeds_give_equal_rows() -> None:

@@ -10,7 +10,7 @@ import pytest
 import fedwise as fw
 from fedwise.data import synthetic
 from fedwise.flower.new import write_app
-from fedwise.pool import Pool
+from fedwise.pool.pool import Pool
 from fedwise.search.select import select
 from flower import quiet  # noqa: F401  # Flower, imported quietly and first
 from flower.generated import model_of, run_in_process

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedwise.data import synthetic
-from fedwise.screen import screen
+from fedwise.pool.screen import screen
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from verdicts import NO, OPEN, PART, YES, Results, by_words, verdicts
 
-import fedwise.train.cached as cached
+import fedwise.training.cached as cached
 
 pytest.importorskip("safetensors", reason="needs the train extra")
 pytest.importorskip("vl_convert", reason="needs the explore extra")

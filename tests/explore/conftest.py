@@ -6,7 +6,7 @@ import pytest
 
 import fedwise as fw
 from fedwise.explore.session import Session
-from report.report_kit import make_pool
+from reporting.report_kit import make_pool
 
 STATES = ("CA", "CO", "MD", "NY", "TX", "VA", "WA", "WY")
 

@@ -16,7 +16,7 @@ import pytest
 import fedwise as fw
 from conftest import SMALL
 from fedwise.explore import Explorer
-from report.report_kit import make_releases
+from reporting.report_kit import make_releases
 
 PROGRAM = """
 import typer

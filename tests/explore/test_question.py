@@ -8,7 +8,7 @@ import pytest
 
 import fedwise as fw
 from fedwise.explore.question import MAX_BYTES, Question
-from fedwise.objective import Weights
+from fedwise.objective.pfl import Weights
 
 GOOD = '{"k": 3, "weights": {"alpha": 2.0, "beta": 1.0, "gamma": 0.0, "lam": 1.0}}'
 

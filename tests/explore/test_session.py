@@ -15,15 +15,15 @@ import fedwise as fw
 from conftest import SMALL
 from fedwise.cli.select import select as command
 from fedwise.errors import Infeasible
-from fedwise.estimate import estimate
+from fedwise.estimation import estimate
 from fedwise.explore.question import Question
 from fedwise.explore.rows import SharedRows
 from fedwise.explore.session import Session, Stale
-from fedwise.objective import Weights, loss, terms
-from fedwise.screen import Alert
+from fedwise.objective.pfl import Weights, loss, terms
+from fedwise.pool.screen import Alert
 from fedwise.search.problem import PFL, Problem
 from fedwise.search.selection import Selection
-from report.report_kit import make_releases
+from reporting.report_kit import make_releases
 
 STATES = ("CA", "CO", "MD", "NY", "TX", "VA", "WA", "WY")
 WEIGHTS = [
@@ -102,7 +102,7 @@ def test_overtaken_work_gives_up(session: Session) -> None:
 
 
 def test_forecast_is_of_the_federation_on_the_screen(session: Session) -> None:
-    from fedwise.forecast import predict
+    from fedwise.forecasting import predict
 
     question = Question(k=2, weights=Weights(alpha=1.7))
     found = {m.metric: m for m in session.forecast(question, lambda: False)}

@@ -30,9 +30,10 @@ from typing import Any
 
 #: Loaded before the first fork. None of them starts a thread on import; the server checks.
 MODULES = (
-    "fedwise.cli.main", "fedwise.pool", "fedwise.release", "fedwise.search", "fedwise.forecast",
-    "fedwise.privacy.ledger", "fedwise.train.run", "fedwise.train.compare", "fedwise.train.cached",
-    "fedwise.train.federation", "fedwise.train.samplers", "fedwise.train.strategies", "fedwise.train.kernels",
+    "fedwise.cli.main", "fedwise.pool.pool", "fedwise.owner.release", "fedwise.search", "fedwise.forecasting",
+    "fedwise.owner.ledger", "fedwise.training.run", "fedwise.training.compare", "fedwise.training.cached",
+    "fedwise.training.federation", "fedwise.training.samplers", "fedwise.training.strategies",
+    "fedwise.training.kernels",
     "polars", "scipy.stats", "safetensors.numpy", "rich.progress", "rich.table", "opendp.prelude",
 )  # fmt: skip
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -153,7 +154,7 @@ class _Faults:
 
         sqlite3.connect = lambda *args, **options: real_connect(*args, factory=Watched, **options)
         # The moment after which something about the data may leave: the charge must be in the book by then.
-        module = importlib.import_module("fedwise.release")
+        module = importlib.import_module("fedwise.owner.release")
         add_noise = module.add_noise
 
         def noise(*arguments: Any) -> Any:
@@ -249,7 +250,7 @@ def _child(job: Job, pipes: Sequence[int]) -> None:
 
 
 def _set_clock(seconds: float) -> None:
-    ledger = importlib.import_module("fedwise.privacy.ledger")
+    ledger = importlib.import_module("fedwise.owner.ledger")
     real = ledger.datetime
 
     class Stopped(real):  # type: ignore[misc, valid-type]
@@ -267,14 +268,19 @@ def _write_in_place() -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
 
-    for name in ("fedwise.files", "fedwise.release", "fedwise.search.selection", "fedwise.train.run"):
+    for name in (
+        "fedwise.files",
+        "fedwise.owner.release",
+        "fedwise.search.selection",
+        "fedwise.training.run",
+    ):
         importlib.import_module(name).write_new = write
 
 
 def _charge_late() -> None:
     """The ledger is charged when the release is on disk."""
-    ledger = importlib.import_module("fedwise.privacy.ledger").Ledger
-    release = importlib.import_module("fedwise.release").Release
+    ledger = importlib.import_module("fedwise.owner.ledger").Ledger
+    release = importlib.import_module("fedwise.owner.release").Release
     charge, save, late = ledger.charge, release.save, []
 
     def remember(*arguments: Any, **fields: Any) -> None:

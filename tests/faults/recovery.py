@@ -10,10 +10,10 @@ from pathlib import Path
 import polars as pl
 
 import fedwise as fw
-from fedwise.privacy.calibration import gaussian_epsilon
-from fedwise.privacy.ledger import Balance, Charge, Ledger
+from fedwise.owner.ledger import Balance, Charge, Ledger
+from fedwise.privacy.scales import gaussian_epsilon
 from fedwise.search import Selection
-from fedwise.train.run import Run
+from fedwise.training.run import Run
 
 from .fork_server import ForkServer, Outcome
 

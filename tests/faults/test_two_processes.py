@@ -14,11 +14,11 @@ import polars as pl
 import pytest
 
 from fedwise.errors import FedwiseError
-from fedwise.schema import Schema
-from fedwise.train import cached
-from fedwise.train.federation import find_frames, prepare
-from fedwise.train.lock import alone
-from fedwise.train.simulate import Config
+from fedwise.schema.schema import Schema
+from fedwise.training import cached
+from fedwise.training.federation import find_frames, prepare
+from fedwise.training.lock import alone
+from fedwise.training.simulate import Config
 
 from .fork_server import ForkServer, Job
 from .recovery import TRAINED, World, book, check_error, check_whole, same
@@ -67,7 +67,7 @@ def test_a_directory_in_use_is_refused(world: World, server: ForkServer, tmp_pat
 
 def test_a_killed_process_lets_go(world: World, server: ForkServer, tmp_path: Path) -> None:
     code = (
-        "import sys, time, pathlib\nfrom fedwise.train.lock import alone\n"
+        "import sys, time, pathlib\nfrom fedwise.training.lock import alone\n"
         "with alone(pathlib.Path(sys.argv[1])):\n    print('held', flush=True)\n    time.sleep(600)\n"
     )
     with subprocess.Popen(

@@ -14,7 +14,7 @@ from flwr.clientapp import ClientApp
 from conftest import SMALL, make_people
 from fedwise.flower import InProcessGrid, release_app
 from fedwise.flower.grid import GridView
-from fedwise.pool import Pool
+from fedwise.pool.pool import Pool
 
 NAMES = ("ash", "birch", "cedar", "date", "elm")
 

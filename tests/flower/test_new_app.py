@@ -16,7 +16,7 @@ import fedwise as fw
 from fedwise.cli.flower import app
 from fedwise.errors import FedwiseError
 from fedwise.flower.new import write_app
-from fedwise.pool import Pool
+from fedwise.pool.pool import Pool
 from flower.generated import run_in_process
 
 FILES = {

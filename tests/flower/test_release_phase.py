@@ -16,8 +16,8 @@ from conftest import make_people
 from fedwise.errors import FedwiseError
 from fedwise.flower import InProcessGrid, Policy, guard_mod, release_app, release_mod, wire
 from fedwise.flower.client_app import records
-from fedwise.flower.policy import Refusal
-from fedwise.release import Release
+from fedwise.owner.policy import Refusal
+from fedwise.owner.release import Release
 from flower.kit import make_grid, make_node
 
 SECRET = "secretvalue12345"
@@ -128,7 +128,7 @@ def test_a_damaged_saved_release_is_not_replaced(tmp_path, plan):
 def test_nothing_leaves_when_the_release_cannot_be_saved(tmp_path, plan, monkeypatch):
     grid = make_grid(tmp_path, ["ash"])
     monkeypatch.setattr(
-        "fedwise.flower.shelf.Release.save", lambda *_, **__: (_ for _ in ()).throw(OSError("disk"))
+        "fedwise.owner.archive.Release.save", lambda *_, **__: (_ for _ in ()).throw(OSError("disk"))
     )
     assert ask(grid, plan.encode()) is Refusal.FAILED
 

@@ -13,8 +13,8 @@ import fedwise as fw
 from fedwise.errors import CheckFailed, FedwiseError, PoolError
 from fedwise.flower import FederationGrid, InProcessGrid, release_app, select_federation, wire
 from fedwise.flower.grid import GridView
-from fedwise.pool import Pool
-from fedwise.release import Release
+from fedwise.owner.release import Release
+from fedwise.pool.pool import Pool
 from flower.kit import NAMES, SpyGrid, first, make_grid, make_node, make_nodes
 
 

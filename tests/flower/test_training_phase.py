@@ -29,13 +29,13 @@ from fedwise.flower import (
     train_app,
 )
 from fedwise.flower.training import LOSS_ACTION, read_update, write_vector
-from fedwise.train.encoding import Encoder
-from fedwise.train.federation import Prepared
-from fedwise.train.local import Instruction, Settings, local_update
-from fedwise.train.model import Model
-from fedwise.train.samplers import SAMPLERS
-from fedwise.train.simulate import Config, simulate
-from fedwise.train.strategies import STRATEGIES
+from fedwise.training.encoding import Encoder
+from fedwise.training.federation import Prepared
+from fedwise.training.local import Instruction, Settings, local_update
+from fedwise.training.model import Model
+from fedwise.training.samplers import SAMPLERS
+from fedwise.training.simulate import Config, simulate
+from fedwise.training.strategies import STRATEGIES
 from flower.kit import NAMES, SpyGrid, first, make_node, make_nodes
 
 SETTINGS = Settings(lr=0.01, batch=64)

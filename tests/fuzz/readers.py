@@ -141,7 +141,7 @@ class PolicyReader(SchemaReader):
         return [POLICY.encode(), experiment.encode()]
 
     def read(self, data: bytes) -> None:
-        from fedwise.flower.policy import Policy
+        from fedwise.owner.policy import Policy
 
         self.path.write_bytes(data)
         Policy.load(self.path)

@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 import fedwise as fw
 from conftest import SMALL
 from fedwise.errors import FedwiseError, LedgerError, ReleaseError
-from fedwise.flower.policy import Policy
-from fedwise.privacy import book
-from fedwise.release import check_client
+from fedwise.owner import book
+from fedwise.owner.policy import Policy
+from fedwise.owner.release import check_client
 from fuzz import campaign
 from fuzz.readers import POLICY, READERS, plans
 
@@ -89,7 +89,7 @@ def test_a_million_inputs_no_crash_no_hang_no_bloat(name: str) -> None:
 def test_a_reader_that_lets_an_exception_through_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedwise.schema.parse_toml", lambda text, **_: tomllib.loads(text))
+    monkeypatch.setattr("fedwise.schema.schema.parse_toml", lambda text, **_: tomllib.loads(text))
     found = campaign.run("schema", 200, seed=11, folder=tmp_path)
     assert any(place.startswith(("TOMLDecodeError", "RecursionError", "ValueError")) for place in found.bugs)
 
@@ -273,7 +273,7 @@ import json, resource, sys, time, warnings
 warnings.simplefilter("error")
 import fedwise as fw, msgspec
 from fedwise.errors import FedwiseError
-from fedwise.plan import Request
+from fedwise.planning import Request
 from fuzz.readers import plans
 
 PLAN = plans()[0]

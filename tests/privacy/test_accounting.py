@@ -10,7 +10,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy.optimize import brentq
 
 from fedwise.privacy.accounting import LossDistribution, discrete_gaussian
-from fedwise.privacy.calibration import gaussian_delta, gaussian_epsilon
+from fedwise.privacy.scales import gaussian_delta, gaussian_epsilon
 
 
 def masses(sigma: float, shift: int, reach: int) -> np.ndarray:

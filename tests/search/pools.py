@@ -6,9 +6,9 @@ import itertools
 
 import numpy as np
 
-from fedwise.estimate.estimates import Estimates
-from fedwise.schema import Column, Role, Schema
-from fedwise.tables import Layout
+from fedwise.estimation.estimates import Estimates
+from fedwise.schema.layout import Layout
+from fedwise.schema.schema import Column, Role, Schema
 
 
 def random_estimates(

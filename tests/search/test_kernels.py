@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedwise.errors import FedwiseError
-from fedwise.objective import Weights, loss, terms
+from fedwise.objective.pfl import Weights, loss, terms
 from fedwise.search import kernels
 from fedwise.search.chains import ACCEPTED, BEST, CURRENT, RESUM, anneal, seed_words, uniform
 from fedwise.search.constraints import Constraints

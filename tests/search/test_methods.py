@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedwise.errors import FedwiseError
-from fedwise.objective import Weights, loss
+from fedwise.objective.pfl import Weights, loss
 from fedwise.search.annealing import Annealing
 from fedwise.search.constraints import Constraints, satisfied
 from fedwise.search.control import Control

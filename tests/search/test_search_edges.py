@@ -12,7 +12,7 @@ import pytest
 import fedwise as fw
 from conftest import make_people
 from fedwise.errors import FedwiseError, Infeasible
-from fedwise.objective import Weights
+from fedwise.objective.pfl import Weights
 from fedwise.search import Annealing, evidence, frontier, pareto, select
 from fedwise.search.constraints import Constraints
 from fedwise.search.control import Control, cores

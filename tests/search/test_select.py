@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fedwise.errors import FedwiseError, Infeasible
-from fedwise.objective import Weights, loss, terms
+from fedwise.objective.pfl import Weights, loss, terms
 from fedwise.search import Annealing, Exact, Selection, frontier, pareto, select
 from fedwise.search.representative import Representative
 from fedwise.search.select import resolve_method

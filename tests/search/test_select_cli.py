@@ -15,7 +15,7 @@ import pytest
 
 import fedwise as fw
 from fedwise.cli.main import main
-from fedwise.pool import Pool
+from fedwise.pool.pool import Pool
 from fedwise.search import Selection, select
 
 #: The command line, saying when its search has begun.

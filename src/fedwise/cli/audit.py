@@ -34,11 +34,11 @@ def audit(
     """
     import msgspec
 
+    from ..auditing.audit import audit as run_audit
     from ..errors import CheckFailed, PlanError
     from ..files import write_new
-    from ..frame import read
-    from ..plan import plan as make_plan
-    from ..privacy.audit import audit as run_audit
+    from ..planning import plan as make_plan
+    from ..schema.frame import read
     from .plan import load_schema
 
     try:

@@ -25,7 +25,7 @@ def budget(
 
     Example: fedwise budget people.parquet.ledger.db
     """
-    from ..privacy.ledger import Ledger
+    from ..owner.ledger import Ledger
 
     if not ledger.exists() and set_epsilon is not None:
         book = Ledger(ledger, set_epsilon, set_delta)

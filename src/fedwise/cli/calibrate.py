@@ -13,9 +13,9 @@ from .train import DataOption, SchemaOption, SyntheticOption
 if TYPE_CHECKING:
     import polars as pl
 
-    from ..estimate.estimates import Estimates
-    from ..schema import Schema
-    from ..train.calibration import Study
+    from ..estimation.estimates import Estimates
+    from ..schema.schema import Schema
+    from ..training.calibration import Study
 
 
 def calibrate(
@@ -67,8 +67,8 @@ def calibrate(
     private releases of others, unless --releases gives the terms.
     """
     from ..files import refuse_existing, write_new
-    from ..train.calibration import study
-    from ..train.federation import prepare
+    from ..training.calibration import study
+    from ..training.federation import prepare
     from .train import _config, find_schema, name_source, read_source
 
     refuse_existing(output, force=force)
@@ -85,8 +85,8 @@ def calibrate(
     if releases is None:
         estimates = _exact(frames, known, test, split_seed)
     else:
-        from ..estimate import estimate
-        from ..pool import Pool
+        from ..estimation import estimate
+        from ..pool.pool import Pool
 
         estimates = estimate(Pool.load(releases))
     best, kept = 0.0, 0
@@ -95,7 +95,7 @@ def calibrate(
 
         def after(_: int, records: pl.DataFrame, cached: bool) -> None:
             nonlocal best, kept
-            from ..train.calibration import final
+            from ..training.calibration import final
 
             kept += cached
             best = max(best, final(records, "accuracy"))
@@ -118,7 +118,7 @@ def calibrate(
 
 def _exact(frames: dict[str, object], schema: Schema, test: float, seed: int) -> Estimates:
     from ..data.split import split_all
-    from ..train.calibration import exact_estimates
+    from ..training.calibration import exact_estimates
 
     train, _ = split_all(frames, test, seed=seed)
     return exact_estimates(train, schema)

@@ -13,7 +13,7 @@ from .train import DataOption, SchemaOption, SyntheticOption
 if TYPE_CHECKING:
     import polars as pl
 
-    from ..train.compare import Job
+    from ..training.compare import Job
 
 
 def compare(
@@ -69,11 +69,11 @@ def compare(
     import io
 
     from ..files import refuse_existing, write_new
-    from ..train.compare import compare as run_all
-    from ..train.compare import jobs, summarise
-    from ..train.federation import prepare
-    from ..train.samplers import SAMPLERS
-    from ..train.strategies import STRATEGIES
+    from ..training.compare import compare as run_all
+    from ..training.compare import jobs, summarise
+    from ..training.federation import prepare
+    from ..training.samplers import SAMPLERS
+    from ..training.strategies import STRATEGIES
     from .train import _config, find_schema, name_source, read_source
 
     refuse_existing(output, force=force)

@@ -12,7 +12,7 @@ from . import console
 if TYPE_CHECKING:
     import polars as pl
 
-    from ..schema import Schema
+    from ..schema.schema import Schema
 
 app = typer.Typer(
     help="Schemas of the census tasks, real census clients, and synthetic ones.",

@@ -13,8 +13,8 @@ from .console import JsonOption, SeedOption, print_json, print_table, progress, 
 if TYPE_CHECKING:
     import polars as pl
 
-    from ..pool import Pool
-    from ..schema import Schema
+    from ..pool.pool import Pool
+    from ..schema.schema import Schema
     from ..search import Selection
 
 
@@ -90,11 +90,11 @@ def _clients(output: Path, scale: float, seed: int) -> tuple[Schema, dict[str, p
 
 def _releases(output: Path, schema: Schema, clients: dict[str, pl.DataFrame], epsilon: float) -> Pool:
     from ..data.split import split
-    from ..plan import plan as make_plan
-    from ..pool import Pool
-    from ..privacy.ledger import Ledger
-    from ..release import SUFFIX
-    from ..release import release as make_release
+    from ..owner.ledger import Ledger
+    from ..owner.release import SUFFIX
+    from ..owner.release import release as make_release
+    from ..planning import plan as make_plan
+    from ..pool.pool import Pool
 
     console = stderr()
     plan = make_plan(schema, epsilon)
@@ -160,9 +160,9 @@ def _train(
     from ..errors import MissingExtra
 
     try:
-        from ..train.compare import compare, jobs
-        from ..train.federation import prepare
-        from ..train.simulate import Config
+        from ..training.compare import compare, jobs
+        from ..training.federation import prepare
+        from ..training.simulate import Config
 
         prepared = prepare(clients, schema)
     except (ImportError, MissingExtra):
@@ -201,7 +201,7 @@ def _train(
 
 def _report(output: Path) -> Path | None:
     try:
-        from ..report import build_report
+        from ..reporting import build_report
     except ImportError:
         return None
     path = output / "report.html"

@@ -27,7 +27,7 @@ def explore(
     The page is served on 127.0.0.1 under a random address; nothing leaves this machine. Ctrl-C stops it.
     """
     from ..explore import Explorer
-    from ..pool import Pool, release_files
+    from ..pool.pool import Pool, release_files
 
     files = release_files(releases)
     with progress() as bar:

@@ -68,7 +68,7 @@ def frontier(
     Example: fedwise frontier releases/ -k 2:20
     """
     from ..errors import FedwiseError
-    from ..pool import Pool
+    from ..pool.pool import Pool
     from ..search.constraints import Constraints
     from ..search.frontier import frontier as search
 

@@ -24,8 +24,8 @@ def inspect(
     """
     from ..errors import ReleaseError
     from ..files import read_bytes
-    from ..plan import Plan
-    from ..pool import Pool, release_files
+    from ..planning import Plan
+    from ..pool.pool import Pool, release_files
 
     if path.is_file() and b'"fedwise/plan/' in read_bytes(path, what="file", error=ReleaseError)[:200]:
         import msgspec
@@ -53,8 +53,8 @@ def inspect(
 
 def describe(pool: object) -> dict[str, object]:
     """What `inspect` says of a pool, as plain values. Only released numbers appear."""
-    from ..estimate.consistency import consistent
-    from ..pool import Pool
+    from ..estimation.consistency import consistent
+    from ..pool.pool import Pool
 
     assert isinstance(pool, Pool)
     plan = pool.plan

@@ -10,7 +10,7 @@ import typer
 from .console import ForceOption, JsonOption, print_json, stderr
 
 if TYPE_CHECKING:
-    from ..schema import Schema
+    from ..schema.schema import Schema
 
 
 def plan(
@@ -46,8 +46,8 @@ def plan(
     import msgspec
 
     from ..errors import PlanError
-    from ..objective import Weights
-    from ..plan import plan as make_plan
+    from ..objective.pfl import Weights
+    from ..planning import plan as make_plan
 
     if schema is None:
         raise PlanError("plan needs a schema: name a schema.toml, or draft one with --init DATA")
@@ -79,7 +79,7 @@ def plan(
 def load_schema(name: str) -> Schema:
     """The schema in a file, or the shipped one of that name."""
     from ..errors import SchemaError, nearest
-    from ..schema import Schema
+    from ..schema.schema import Schema
 
     path = Path(name)
     if path.exists() or path.suffix:
@@ -92,9 +92,9 @@ def load_schema(name: str) -> Schema:
 
 
 def _draft(data: Path, output: Path | None, *, force: bool, as_json: bool) -> None:
-    from ..draft import draft_schema
     from ..files import write_new
-    from ..frame import column_types
+    from ..schema.draft import draft_schema
+    from ..schema.frame import column_types
 
     text = draft_schema(column_types(data), name=data.stem)
     if output is not None:

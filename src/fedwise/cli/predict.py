@@ -27,8 +27,8 @@ def predict(
     import io
 
     from ..files import refuse_existing, write_new
-    from ..train.predict import predict_frame
-    from ..train.run import Run
+    from ..training.predict import predict_frame
+    from ..training.run import Run
 
     refuse_existing(output, force=force)
     table = predict_frame(Run.open(run), data)

@@ -10,7 +10,7 @@ import typer
 from .console import ForceOption, JsonOption, print_json, stderr
 
 if TYPE_CHECKING:
-    from ..plan import Plan
+    from ..planning import Plan
 
 
 def release(
@@ -50,10 +50,10 @@ def release(
     """
     from ..errors import LedgerError, PlanError, ReleaseError
     from ..files import refuse_existing
-    from ..plan import Plan
-    from ..privacy.ledger import Ledger
-    from ..release import SUFFIX, check_client, check_seed
-    from ..release import release as make_release
+    from ..owner.ledger import Ledger
+    from ..owner.release import SUFFIX, check_client, check_seed
+    from ..owner.release import release as make_release
+    from ..planning import Plan
     from .plan import load_schema
 
     # Everything that can be refused is refused before the ledger is touched.

@@ -53,7 +53,7 @@ def report(
     """
     from ..errors import FedwiseError
     from ..files import refuse_existing
-    from ..report import build_report
+    from ..reporting import build_report
 
     wanted = not json or output != Path("report.html")
     if wanted:

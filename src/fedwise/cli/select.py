@@ -10,7 +10,7 @@ import typer
 from .console import ForceOption, JsonOption, SeedOption, print_json, print_table, progress, stderr
 
 if TYPE_CHECKING:
-    from ..objective import Weights
+    from ..objective.pfl import Weights
     from ..search.problem import Objective
     from ..search.selection import Selection
 
@@ -100,7 +100,7 @@ def select(
     Example: fedwise select releases/ -k 5 --include CA -o selection.json
     """
     from ..files import refuse_existing
-    from ..pool import Pool
+    from ..pool.pool import Pool
     from ..search import select as search
 
     if output is not None:
@@ -161,7 +161,7 @@ def forecast_objective(maximise: str | None, subject_to: str, *, model: str = "m
         if limits:
             raise FedwiseError("--subject-to needs --maximise METRIC, such as --maximise balanced_accuracy")
         return None
-    from ..forecast import Forecast, Settings
+    from ..forecasting import Forecast, Settings
 
     return Forecast(maximise, subject_to=limits, settings=Settings.for_model(model))
 
@@ -200,7 +200,7 @@ def chosen_weights(path: Path | None, default: Weights, **given: float | None) -
     """Weights of the plan, or of a file, with single ones overridden."""
     import msgspec
 
-    from ..objective import Weights
+    from ..objective.pfl import Weights
 
     base = Weights.load(path) if path is not None else default
     return Weights(

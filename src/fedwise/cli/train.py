@@ -10,12 +10,12 @@ import typer
 from .console import ForceOption, JsonOption, SeedOption, print_json, print_table, progress, stderr
 
 if TYPE_CHECKING:
-    from ..plan import Plan
-    from ..schema import Schema
-    from ..train.accounting import Cost
-    from ..train.federation import Prepared
-    from ..train.run import Manifest, Run
-    from ..train.simulate import Config, Progress
+    from ..planning import Plan
+    from ..schema.schema import Schema
+    from ..training.accounting import Cost
+    from ..training.federation import Prepared
+    from ..training.run import Manifest, Run
+    from ..training.simulate import Config, Progress
 
 DataOption = Annotated[
     Path | None, typer.Option("--data", help="Directory with one Parquet or CSV file for each client.")
@@ -113,11 +113,11 @@ def train(
     Writes a run directory: model.safetensors with its schema, metrics.parquet, and a checkpoint after every
     round; --resume goes on after a stop and ends with the identical result.
     """
-    from ..train.federation import prepare
-    from ..train.lock import alone
-    from ..train.model import check_extra
-    from ..train.run import Manifest, Run, fingerprint
-    from ..train.samplers import make_sampler
+    from ..training.federation import prepare
+    from ..training.lock import alone
+    from ..training.model import check_extra
+    from ..training.run import Manifest, Run, fingerprint
+    from ..training.samplers import make_sampler
 
     check_extra(private=epsilon is not None)
     asked = _read_plan(plan)
@@ -180,7 +180,7 @@ def train(
 
 
 def _train(run: Run, prepared: Prepared, *, resume: bool) -> Progress:
-    from ..train.simulate import simulate
+    from ..training.simulate import simulate
 
     manifest = run.manifest
     before = run.progress() if resume else None
@@ -203,7 +203,7 @@ def _train(run: Run, prepared: Prepared, *, resume: bool) -> Progress:
 
 
 def _costs(manifest: Manifest, now: Progress, asked: Plan | None) -> list[Cost]:
-    from ..train.accounting import compose
+    from ..training.accounting import compose
 
     privacy = manifest.config.privacy
     if privacy is None and asked is None:
@@ -272,7 +272,7 @@ def _number(value: Any) -> Any:
 def _read_plan(path: Path | None) -> Plan | None:
     if path is None:
         return None
-    from ..plan import Plan
+    from ..planning import Plan
 
     return Plan.load(path)
 
@@ -281,7 +281,7 @@ def _config(**fields: Any) -> Config:
     import msgspec
 
     from ..errors import FedwiseError
-    from ..train.simulate import Config
+    from ..training.simulate import Config
 
     try:
         return msgspec.convert(fields, Config)
@@ -325,7 +325,7 @@ def read_source(source: str) -> dict[str, Any]:
         from ..data.synthetic import states
 
         return dict(states(scale=float(source.removeprefix("synthetic:"))))
-    from ..train.federation import find_frames
+    from ..training.federation import find_frames
 
     return dict(find_frames(source))
 
@@ -384,7 +384,7 @@ def _federation(
     if pool is not None:
         import msgspec
 
-        from ..pool import Pool
+        from ..pool.pool import Pool
         from ..search import select
 
         loaded = Pool.load(pool)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..errors import SchemaError, nearest
 
 if TYPE_CHECKING:
-    from ..schema import Schema
+    from ..schema.schema import Schema
 
 __all__ = ["schema", "schema_text", "schemas"]
 
@@ -40,6 +40,6 @@ def schema(name: str) -> Schema:
     SchemaError
         No such schema; the message suggests the nearest.
     """
-    from ..schema import Schema
+    from ..schema.schema import Schema
 
     return Schema.parse(schema_text(name), where=f"shipped schema '{name}'")

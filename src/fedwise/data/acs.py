@@ -20,11 +20,11 @@ from pathlib import Path
 
 import polars as pl
 
-from .. import frame as frames
 from ..errors import DataError, MissingExtra, nearest
-from ..frame import FrameLike
-from ..rule import Rule
-from ..schema import Schema
+from ..schema import frame as frames
+from ..schema.frame import FrameLike
+from ..schema.rule import Rule
+from ..schema.schema import Schema
 from . import pums, states
 from .tasks import TASKS, Features, Task, find
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from ..errors import SchemaError, nearest
-from ..schema import Column, Role
+from ..schema.schema import Column, Role
 
 
 def _levels(*codes: int) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from ..errors import FedwiseError
-from ..frame import FrameLike, read
+from ..schema.frame import FrameLike, read
 
 
 def split(
@@ -24,7 +24,7 @@ def split(
     Parameters
     ----------
     frame
-        Anything `fedwise.frame.read` accepts.
+        Anything `fedwise.schema.frame.read` accepts.
     test
         Share of rows held out, in [0, 1). With two rows or more and `test` above 0, both parts get a row.
     seed, client

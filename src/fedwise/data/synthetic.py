@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 
 from ..errors import DataError
-from ..schema import Schema
+from ..schema.schema import Schema
 from . import schema as shipped_schema
 from . import states as places
 from .network import Network

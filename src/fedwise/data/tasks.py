@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ..errors import FedwiseError, nearest
-from ..rule import Rule
-from ..schema import Column, Role, Schema
+from ..schema.rule import Rule
+from ..schema.schema import Column, Role, Schema
 from . import pums
 
 Features = Literal["paper", "full"]

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ..errors import FedwiseError
-from ..objective import Weights
+from ..objective.pfl import Weights
 
 #: Longest question the page may send, in bytes.
 MAX_BYTES = 1_000_000

@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from ..estimate.estimates import Estimates
-from ..objective import Weights, pair_weights
+from ..estimation.estimates import Estimates
+from ..objective.pfl import Weights, pair_weights
 from ..search.problem import PFL, Problem
 
 Floats = npt.NDArray[np.float64]

@@ -7,7 +7,7 @@ import threading
 from types import TracebackType
 
 from ..errors import FedwiseError, MissingExtra
-from ..pool import Pool
+from ..pool.pool import Pool
 from .server import Vega, application, new_token
 from .session import Session
 

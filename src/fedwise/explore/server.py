@@ -19,8 +19,8 @@ from typing import Any, ClassVar, TypeVar
 import msgspec
 
 from ..errors import FedwiseError, MissingExtra
-from ..report.draw import VERSION
-from ..report.palette import css
+from ..reporting.draw import VERSION
+from ..reporting.palette import css
 from ..search.control import cores
 from .question import MAX_BYTES, Question
 from .session import Session, Stale

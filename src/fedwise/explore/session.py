@@ -12,16 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FedwiseError, Infeasible
-from ..estimate import estimate
-from ..estimate.information import standard_error
-from ..objective import Terms
-from ..pool import Pool
-from ..report import charts, gather
-from ..report.build import Report
-from ..report.forecast import forecaster, measures
-from ..report.palette import COLOURS, TERM_LABELS
-from ..report.terms import as_terms, client_terms, federation_terms, signs
-from ..report.values import Group, Measure, Point
+from ..estimation import estimate
+from ..estimation.information import standard_error
+from ..objective.pfl import Terms
+from ..pool.pool import Pool
+from ..reporting import charts, gather
+from ..reporting.build import Report
+from ..reporting.forecast import forecaster, measures
+from ..reporting.palette import COLOURS, TERM_LABELS
+from ..reporting.terms import as_terms, client_terms, federation_terms, signs
+from ..reporting.values import Group, Measure, Point
 from ..search import select
 from ..search.constraints import Constraints
 from ..search.control import Control
@@ -35,7 +35,7 @@ from .question import Question
 from .rows import SharedRows
 
 if TYPE_CHECKING:
-    from ..forecast import Forecaster
+    from ..forecasting import Forecaster
 
 Floats = npt.NDArray[np.float64]
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from ..errors import MissingExtra
 
 if TYPE_CHECKING:
+    from ..owner.policy import Policy as Policy
     from .client_app import guard_mod as guard_mod
     from .client_app import release_app as release_app
     from .client_app import release_mod as release_mod
     from .grid import FederationGrid as FederationGrid
     from .inprocess import InProcessGrid as InProcessGrid
-    from .policy import Policy as Policy
     from .secagg import SecAgg as SecAgg
     from .secagg import secagg_mod as secagg_mod
     from .server_app import Absence as Absence
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
     from .training import train_app as train_app
 
 _HOME = {
-    "Absence": "server_app",
-    "Federation": "server_app",
-    "FederationGrid": "grid",
-    "FedwiseStrategy": "strategy",
-    "InProcessGrid": "inprocess",
-    "Policy": "policy",
-    "SecAgg": "secagg",
-    "guard_mod": "client_app",
-    "initial_arrays": "training",
-    "release_app": "client_app",
-    "release_mod": "client_app",
-    "secagg_mod": "secagg",
-    "select_federation": "server_app",
-    "train_app": "training",
+    "Absence": ".server_app",
+    "Federation": ".server_app",
+    "FederationGrid": ".grid",
+    "FedwiseStrategy": ".strategy",
+    "InProcessGrid": ".inprocess",
+    "Policy": "..owner.policy",
+    "SecAgg": ".secagg",
+    "guard_mod": ".client_app",
+    "initial_arrays": ".training",
+    "release_app": ".client_app",
+    "release_mod": ".client_app",
+    "secagg_mod": ".secagg",
+    "select_federation": ".server_app",
+    "train_app": ".training",
 }
 
 __all__ = sorted(_HOME)
@@ -52,7 +52,12 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'fedwise.flower' has no attribute '{name}'")
     try:
-        value = getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
+        value = getattr(
+            importlib.import_module(
+                _HOME[name] if _HOME[name].startswith(".") else f".{_HOME[name]}", __name__
+            ),
+            name,
+        )
     except ModuleNotFoundError as cause:
         if (cause.name or "").split(".")[0] == "flwr":
             raise MissingExtra("Flower integration", "flower") from None

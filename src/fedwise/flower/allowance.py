@@ -8,13 +8,13 @@ import msgspec
 
 from ..errors import BudgetExceeded, LedgerError
 from ..files import decode, read_bytes, write_new
-from ..train.accounting import calibrate
-from ..train.encoding import Rows
-from ..train.local import ClientState, Instruction, Settings, Update
-from ..train.model import Model, Vector
-from ..train.private import private_update, sampling
-from .policy import Policy
-from .shelf import Shelf
+from ..owner.archive import Shelf
+from ..owner.policy import Policy
+from ..training.accounting import calibrate
+from ..training.encoding import Rows
+from ..training.local import ClientState, Instruction, Settings, Update
+from ..training.model import Model, Vector
+from ..training.private import private_update, sampling
 
 
 class Promise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -11,12 +11,12 @@ import numpy as np
 from flwr.app import Message
 
 from ..errors import ReleaseError
-from ..plan import Plan
-from ..release import Release
-from ..screen import flagged
+from ..owner.policy import Refusal
+from ..owner.release import Release
+from ..planning import Plan
+from ..pool.screen import flagged
 from . import wire
 from .grid import ERRORS
-from .policy import Refusal
 
 Kind = Literal["silent", "declined", "failed", "version", "invalid", "duplicate", "flagged"]
 

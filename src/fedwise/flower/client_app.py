@@ -12,16 +12,16 @@ from flwr.app import ConfigRecord, Context, Error, Message
 from flwr.clientapp import ClientApp
 
 from ..errors import BudgetExceeded, FedwiseError, PlanError
-from ..frame import FrameLike
-from ..plan import Plan
-from ..release import Release, release
+from ..owner.archive import Shelf
+from ..owner.policy import Declined, Policy, Refusal
+from ..owner.release import Release, release
+from ..planning import Plan
+from ..schema.frame import FrameLike
 from . import wire
-from .policy import Declined, Policy, Refusal
-from .shelf import Shelf
 
 _LOG = logging.getLogger("flwr")
 #: Key of the record in ``context.state`` that holds what this run's release said.
-STATE = "fedwise.release"
+STATE = "fedwise.owner.release"
 #: Flower's code for an exception in a ClientApp.
 _RAISED = 2
 FAILED = "the client app failed; its owner's log on the node says more"

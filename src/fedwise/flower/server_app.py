@@ -13,9 +13,9 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from ..errors import FedwiseError, PoolError
-from ..plan import Plan
-from ..pool import Pool
-from ..release import SUFFIX, Release
+from ..owner.release import SUFFIX, Release
+from ..planning import Plan
+from ..pool.pool import Pool
 from . import wire
 from .answers import Absence, sort_answers
 from .client_app import records

@@ -13,10 +13,10 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 
 from ..errors import FedwiseError
-from ..train.local import Settings, Update
-from ..train.model import Model
-from ..train.samplers import Sampler, make_sampler
-from ..train.strategies import ServerState, Strategy, make_strategy
+from ..training.local import Settings, Update
+from ..training.model import Model
+from ..training.samplers import Sampler, make_sampler
+from ..training.strategies import ServerState, Strategy, make_strategy
 from .grid import FederationGrid
 from .training import LOSS_ACTION, read_update, write_instruction, write_vector
 
@@ -95,7 +95,7 @@ class FedwiseStrategy(FedAvg):  # type: ignore[misc]  # flwr is not typed for us
         self._sent = self.model.flatten({name: array.numpy() for name, array in arrays.items()})
         if self.state is None:
             self.state = self.strategy.start(self._sent, self.sizes)  # type: ignore[arg-type]  # real sizes do
-        # The same stream as fedwise.train.simulate, so both choose alike.
+        # The same stream as fedwise.training.simulate, so both choose alike.
         rng = np.random.default_rng((self.seed, server_round, 0x5A3B))
         asked = [client for client in self.sampler.candidates(server_round, rng) if client in online]
         if asked:

@@ -13,19 +13,19 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricR
 from flwr.clientapp import ClientApp
 
 from ..errors import FedwiseError
-from ..schema import Schema
-from ..train.encoding import Encoder, Rows
-from ..train.local import Instruction, Report, Settings, Update, local_update, log_losses, predict
-from ..train.model import Model, Vector
+from ..owner.archive import Shelf
+from ..owner.policy import Policy
+from ..schema.schema import Schema
+from ..training.encoding import Encoder, Rows
+from ..training.local import Instruction, Report, Settings, Update, local_update, log_losses, predict
+from ..training.model import Model, Vector
 from .allowance import Allowance
 from .client_app import STATE, find_data, find_policy, guard_mod, records
-from .policy import Policy
-from .shelf import Shelf
 
 #: Flower routes ``query.fedwise_loss`` to ``@app.query("fedwise_loss")``.
 LOSS_ACTION = "fedwise_loss"
 #: Keys of the records that travel beside Flower's own ``arrays``, ``config`` and ``metrics``.
-SETTINGS, CONTROL, CELLS, REPORT = "fedwise.settings", "fedwise.control", "fedwise.cells", "fedwise.report"
+SETTINGS, CONTROL, CELLS, REPORT = "fedwise.settings", "fedwise.control", "fedwise.cells", "fedwise.reporting"
 _MEMORY = "fedwise.memory"
 Weight = Literal["released", "exact", "equal"]
 

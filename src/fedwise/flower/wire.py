@@ -7,7 +7,7 @@ from typing import Any
 from flwr.app import ConfigRecord, Message, RecordDict
 
 from .. import __version__
-from .policy import Refusal
+from ..owner.policy import Refusal
 
 #: Version of the exchange below; a node that speaks another one is left out, not guessed at.
 PROTOCOL = 1

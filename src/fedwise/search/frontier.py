@@ -10,9 +10,9 @@ import msgspec
 import numpy as np
 
 from ..errors import FedwiseError
-from ..estimate.estimates import Estimates
-from ..objective import Terms, Weights, terms
-from ..pool import Pool
+from ..estimation.estimates import Estimates
+from ..objective.pfl import Terms, Weights, terms
+from ..pool.pool import Pool
 from .constraints import Constraints
 from .control import Control, Progress
 from .evidence import standard_error

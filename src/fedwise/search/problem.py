@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FedwiseError
-from ..estimate.estimates import Estimates
-from ..objective import Weights, pair_weights
+from ..estimation.estimates import Estimates
+from ..objective.pfl import Weights, pair_weights
 from .kernels import Spec, add_losses, batch_losses, drop_losses, path_losses
 
 Floats = npt.NDArray[np.float64]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ..estimate.estimates import Estimates
-from ..objective import term_of
+from ..estimation.estimates import Estimates
+from ..objective.pfl import term_of
 
 Floats = npt.NDArray[np.float64]
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from ..certificate import Certificate, certify
 from ..errors import FedwiseError, Infeasible, nearest
-from ..estimate.estimates import Estimates
-from ..objective import Weights, terms
-from ..pool import Pool
+from ..estimation.estimates import Estimates
+from ..objective.pfl import Weights, terms
+from ..pool.pool import Pool
 from .annealing import Annealing
 from .constraints import Constraints, Limits
 from .control import Control, Progress
@@ -168,7 +168,7 @@ def select(
 def _forecast(
     estimates: Estimates, clients: tuple[str, ...], goal: Objective, *, model: str, seed: int
 ) -> tuple[ForecastValue, ...]:
-    from ..forecast import NAMES, Forecaster, Settings
+    from ..forecasting import NAMES, Forecaster, Settings
 
     # What the search went by is what is shown: the objective's own target and settings.
     made = getattr(goal, "forecaster", None) or Forecaster(estimates, settings=Settings.for_model(model))
@@ -227,7 +227,7 @@ def estimates_of(pool: Pool | Estimates, estimator: str) -> Estimates:
         raise FedwiseError(
             f"pool must be a Pool or Estimates, got {type(pool).__name__}; use Pool.load(directory)"
         )
-    from ..estimate import estimate
+    from ..estimation import estimate
 
     made: Estimates = estimate(pool, estimator=estimator)
     return made

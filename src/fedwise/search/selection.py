@@ -12,7 +12,7 @@ from .. import __version__
 from ..certificate import Certificate
 from ..errors import FedwiseError
 from ..files import decode, read_bytes, write_new
-from ..objective import Terms, Weights
+from ..objective.pfl import Terms, Weights
 
 FORMAT: Literal["fedwise/selection/1"] = "fedwise/selection/1"
 

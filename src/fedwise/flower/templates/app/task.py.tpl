@@ -7,7 +7,7 @@ from fedwise import Schema
 from fedwise.data import synthetic
 from fedwise.errors import FedwiseError
 from fedwise.flower import Policy
-from fedwise.train.local import Settings
+from fedwise.training.local import Settings
 from flwr.app import Context
 
 HERE = Path(__file__).parent

@@ -1,0 +1,1 @@
+"""Auditing: attacks that measure what a release really tells."""

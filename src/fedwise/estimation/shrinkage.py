@@ -1,0 +1,315 @@
+"""Shrinkage: what a client's noise hides, it borrows from the pool.
+
+Every part of a client's tables is moved toward what the pool predicts for it, by τ²/(τ²+v): v is the
+known noise variance, τ² the variance between clients, estimated over the pool. In order:
+
+1. the number of records, positive by construction;
+2. each marginal, toward the pool's and toward what the client's other marginals tell of it (`factors`),
+   less so for a client that is odd throughout;
+3. the pool's tables, toward independence where noise drowns them;
+4. the *prediction* for a client's table: the pool's odds ratios fitted to the client's own marginals;
+5. what the client's table holds beyond the prediction: first the one coordinate along which the pool's
+   association grows or weakens (it moves mutual information most, and sums up a whole table in a single
+   number with little noise), then cell by cell what is left;
+6. the strength of all clients' tables together, so that their mixture has the pool's information.
+
+Each client gives one row of non-negative, consistent counts, so federations are still sums of rows.
+Where there is no noise every step is the identity. Derivation and trials: docs/theory/estimation.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from ..schema.layout import Layout
+from . import association
+from .consistency import Parts, join, split, variances
+from .estimates import Posterior
+from .factors import factor_posterior
+from .fitting import ROUNDS, centre, fit
+
+Floats = npt.NDArray[np.float64]
+
+#: No proportion falls below this part of its prediction: noise may not empty a cell the pool knows.
+FLOOR = 0.02
+#: Error variance of the information by a near-empty cell, in units of its noise variance (see `entropy`).
+_EMPTY_ERROR = 1.7
+#: A client weighs at most this much more than the median one when τ² is estimated.
+_CAP = 4.0
+#: Observations that the factor 1 on a client's spread is worth.
+_ODDITY_PRIOR = 1.0
+#: Squared deviation, in units of its noise variance, beyond which a pooled cell vouches for itself.
+_DOUBT = 9.0
+
+
+@dataclass(frozen=True)
+class Shrunk:
+    """Denoised counts of all clients, and what stays open about them."""
+
+    cells: Floats
+    marginals: Floats
+    totals: Floats
+    posterior: Posterior
+
+
+def shrink(matrix: npt.ArrayLike, layout: Layout, sigmas: npt.ArrayLike) -> Shrunk:
+    """Denoise a pool of released counts.
+
+    Parameters
+    ----------
+    matrix
+        Shape (clients, cells): released counts of at least one client.
+    sigmas
+        Shape (tables,): noise of each table; all 0 for exact counts, which come back unchanged.
+    """
+    noise = np.asarray(sigmas, dtype=np.float64)
+    parts, _ = split(matrix, layout, noise)
+    if not noise.any():
+        cells, marginals, totals = join(parts, layout)
+        return Shrunk(cells, marginals, totals, _nothing_open(layout, parts))
+    return _Pool(parts, layout, noise).shrink()
+
+
+class _Pool:
+    """The steps of `shrink`, sharing the clients' sizes and the noise."""
+
+    def __init__(self, parts: Parts, layout: Layout, sigmas: Floats) -> None:
+        self.parts = parts
+        self.layout = layout
+        self.noise = sigmas**2
+        self.open = variances(layout, sigmas)
+        self.sizes = positive(parts.totals, self.open.total)
+        self.share = self.sizes / self.sizes.sum()
+        self.at = np.concatenate([[0], np.cumsum(layout.sizes)])
+        # Precision of a client's proportions goes with its size squared; no few giants may decide τ².
+        squares = self.sizes**2
+        self.weight = np.minimum(squares, _CAP * np.median(squares))
+        self.oddity = np.ones(len(self.sizes))
+
+    def shrink(self) -> Shrunk:
+        layout, clients = self.layout, len(self.sizes)
+        marginals, marginal_open = self._marginals()
+        pooled = self.share @ marginals
+        cells = self.parts.interactions  # reused: each table is read once, then overwritten
+        posterior = Posterior(
+            totals=np.full(clients, self.open.total),
+            marginals=marginal_open,
+            strength=np.zeros((clients, layout.tables)),
+            direction=np.zeros(layout.cells),
+            spread=np.zeros(layout.tables),
+            oddity=self.oddity,
+            pool=np.zeros(layout.cells),
+            pool_strength=np.zeros(layout.tables),
+            pool_cells=np.zeros(layout.cells),
+            gap=np.zeros(layout.tables),
+        )
+        for j, ((x, y), (a, b)) in enumerate(zip(layout.pairs, layout.shapes, strict=True)):
+            here = layout.slice(j)
+            side_x, side_y = slice(self.at[x], self.at[x + 1]), slice(self.at[y], self.at[y + 1])
+            own = cells[:, here].reshape(clients, a, b)
+            pool, pool_open = self._pool_table(j, own, pooled[side_x], pooled[side_y])
+            table = self._client_tables(j, own, pool, marginals[:, side_x], marginals[:, side_y], posterior)
+            cells[:, here] = (table * self.sizes[:, None, None]).reshape(clients, a * b)
+            posterior.pool[here] = pool.ravel()
+            posterior.pool_cells[here] = pool_open.ravel()
+            posterior.pool_strength[j] = float(np.sum(pool_open.ravel() * posterior.direction[here] ** 2))
+        return Shrunk(cells, marginals * self.sizes[:, None], self.sizes.copy(), posterior)
+
+    def _marginals(self) -> tuple[Floats, Floats]:
+        """Each level's proportion toward the pool's (step 2), and what stays open of it."""
+        found = [self._levels(variable) for variable in range(len(self.layout.sizes))]
+        self.oddity = self._oddity(found)
+        deviation = np.concatenate([own for own, _, _, _ in found], axis=1)
+        noise = np.concatenate([np.broadcast_to(v, own.shape) for own, _, v, _ in found], axis=1)
+        spread = np.concatenate([tau for _, _, _, tau in found])
+        # A prior that is wider by the factor o is noise that is smaller by it.
+        mean, left = factor_posterior(deviation, noise / self.oddity[:, None], spread)
+        unsure = np.divide(left, spread, out=np.ones_like(left), where=spread > 0)
+        shrunk = np.empty_like(mean)
+        for variable, (_, pool, _, _) in enumerate(found):
+            here = slice(self.at[variable], self.at[variable + 1])
+            level = np.maximum(pool + mean[:, here], FLOOR * np.minimum(unsure[:, here], 1.0) * pool)
+            # Floors lift the rare levels of every client; scaled back, they sum to the pool again.
+            joint = (level * self.share[:, None])[None]
+            shrunk[:, here] = fit(joint, self.share[None], pool[None], rounds=ROUNDS)[0]
+            shrunk[:, here] /= shrunk[:, here].sum(axis=1, keepdims=True)
+        return shrunk, left * self.oddity[:, None]
+
+    def _levels(self, variable: int) -> tuple[Floats, Floats, Floats, Floats]:
+        """Deviation of a variable's levels from the pool's, the pool's, their noise and spread."""
+        levels = self.layout.sizes[variable]
+        here = slice(self.at[variable], self.at[variable + 1])
+        own = self.parts.effects[:, here] / self.sizes[:, None] + 1.0 / levels
+        pool = np.maximum(self.share @ own, 0.0)
+        pool = pool / pool.sum() if pool.sum() > 0 else np.full(levels, 1.0 / levels)
+        v = (self.open.effects[variable] / self.sizes**2)[:, None]
+        return own - pool, pool, v, self._between(own - pool, v * (1.0 - 1.0 / levels))
+
+    def _oddity(self, found: list[tuple[Floats, Floats, Floats, Floats]]) -> Floats:
+        """How much wider than the pool's a client's own spread is: a factor on every τ².
+
+        Clients are not drawn from one normal law: a few are far from all others, in every variable.
+        The factor is the client's mean of (d² − v)/τ², each weighted by its precision, drawn to 1 as
+        by `_ODDITY_PRIOR` observations.
+        """
+        top, bottom, known = (np.zeros(len(self.sizes)) for _ in range(3))
+        for deviation, pool, v, tau in found:
+            noise = v * (1.0 - 1.0 / len(pool))
+            whole = np.asarray(tau + noise)
+            weight = np.divide(tau, whole**2, out=np.zeros_like(whole), where=whole > 0)
+            top += np.sum(weight * (deviation**2 - noise), axis=1)
+            bottom += np.sum(weight * tau, axis=1)
+            known += 0.5 * np.sum(weight * tau, axis=1)
+        factor = np.divide(np.maximum(top, 0.0), bottom, out=np.ones_like(top), where=bottom > 0)
+        return np.asarray((_ODDITY_PRIOR + known * factor) / (_ODDITY_PRIOR + known))
+
+    def _pool_table(self, j: int, own: Floats, x: Floats, y: Floats) -> tuple[Floats, Floats]:
+        """The pool's proportions of one table (step 3), and what stays open of them.
+
+        Deviations from independence have prior variance θ·(p_x p_y)²: a common scale of the ratio
+        p_xy / (p_x p_y) around 1, so that rare cells, where the noise is largest in proportion, go
+        back to independence first.
+        """
+        expected = np.outer(x, y)
+        deviation = own.sum(axis=0) / self.sizes.sum() - centre(expected)
+        v = self._pool_noise(j)
+        prior = _scaled_variance(deviation, expected**2, v)
+        # A cell beyond all doubt is its own evidence, however odd it looks beside the others.
+        prior += np.maximum(deviation**2 - _DOUBT * v, 0.0)
+        keep = _keep(prior, np.full_like(prior, v))
+        table = np.maximum(expected + keep * deviation, FLOOR * (1.0 - keep) * expected)
+        table = fit(table, x[None], y[None], rounds=ROUNDS)[0]
+        goal = association.nats_of_noisy(expected + deviation, x, y, scale=float(np.sqrt(v)))
+        return association.strengthen(table, goal), keep * v
+
+    def _pool_noise(self, j: int) -> float:
+        """Noise variance of a cell of the pool's proportions in table j, marginals taken out."""
+        return float(self.noise[j] * len(self.sizes) / self.sizes.sum() ** 2 * _free(*self.layout.shapes[j]))
+
+    def _client_tables(
+        self, j: int, own: Floats, pool: Floats, x: Floats, y: Floats, posterior: Posterior
+    ) -> Floats:
+        """Proportions of one table for every client (steps 4 and 5). Fills the posterior of table j."""
+        clients, a, b = own.shape
+        predicted = fit(pool, x, y, rounds=ROUNDS)
+        residual = (own / self.sizes[:, None, None] - centre(predicted)).reshape(clients, a * b)
+        v = (self.noise[j] / self.sizes**2)[:, None]
+        direction = association.direction(pool).ravel()
+        along = residual @ direction
+        keep_along = _keep(self.oddity[:, None] * self._between(along[:, None], v), v)
+        residual -= along[:, None] * direction
+        v_cell = v * _free(a, b)
+        spread = self._spread(residual, pool.ravel(), v_cell)
+        keep_rest = _keep(self.oddity[:, None] * spread * pool.ravel(), v_cell)
+        rest = (keep_rest * residual).reshape(clients, a, b)
+        moved = predicted + rest + (keep_along * along[:, None] * direction).reshape(clients, a, b)
+        floor = FLOOR * (1.0 - keep_rest).reshape(clients, a, b) * predicted
+        posterior.direction[self.layout.slice(j)] = direction
+        posterior.strength[:, j] = (keep_along * v)[:, 0]
+        posterior.spread[j] = spread
+        table, posterior.gap[j] = self._restore(np.maximum(moved, floor), pool, x, y, self._pool_noise(j))
+        return table
+
+    def _restore(self, tables: Floats, pool: Floats, x: Floats, y: Floats, v: float) -> tuple[Floats, float]:
+        """Fit clients' tables to their marginals, and their mixture to the pool's information (step 6).
+
+        Counts cannot be negative, so noise raises the near-empty cells of every client and weakens the
+        association of their mixture. The gap to the pool's is closed as far as it is beyond the pool's own
+        error (a James–Stein factor): closed regardless, it would feed the pool's noise to the search. Returns
+        the tables and what is left of the gap.
+        """
+        fitted = fit(tables, x, y, rounds=ROUNDS)
+        pattern = association.ratio(pool)
+        present = association.nats(np.tensordot(self.share, fitted, axes=1))
+        gap = association.nats(pool) - present
+        logs = np.log(pattern[pool > 0])
+        error = v * (
+            float(np.sum(np.minimum(logs**2, 9.0))) + _EMPTY_ERROR * float(np.sum(pool < 4.0 * np.sqrt(v)))
+        )
+        believed = max(0.0, 1.0 - error / gap**2) if gap else 0.0
+        if believed == 0.0 or present <= 0.0:
+            return fitted, gap
+        goal = present + believed * gap
+        return association.mix_to(fitted, pattern, x, y, share=self.share, goal=goal), (1.0 - believed) * gap
+
+    def _between(self, deviation: Floats, v: Floats) -> Floats:
+        """Between-client variance of each column by the method of moments, never negative.
+
+        The pool mean holds every client, so E d_i² = h_i·τ² + (1 − 2s_i)·v_i + Σ_k s_k² v_k with s the
+        shares and h_i = 1 − 2s_i + Σ_k s_k².
+        """
+        share = self.share[:, None]
+        mean = np.sum(share**2 * v, axis=0)
+        excess = self.weight @ (deviation**2 - (1.0 - 2.0 * share) * v - mean)
+        scale = float(self.weight @ (1.0 - 2.0 * self.share + np.sum(self.share**2)))
+        lone = scale <= 1e-9 * self.weight.sum()  # one client is its own pool
+        return np.zeros_like(excess) if lone else np.maximum(excess / scale, 0.0)
+
+    def _spread(self, residual: Floats, pool: Floats, v: Floats) -> float:
+        """Between-client variance of the cells off the direction, as a multiple of their proportion."""
+        top = float(np.sum(self.weight @ ((residual**2 - v) * pool)))
+        bottom = float(self.weight.sum() * np.sum(pool**2))
+        return max(top / bottom, 0.0) if bottom > 0 else 0.0
+
+
+def positive(totals: Floats, variance: float) -> Floats:
+    """Number of records given a noisy total: mean of the noise model's N(total, variance) above zero.
+
+        n̂ = t + s·φ(t/s)/Φ(t/s)
+
+    Equal to the noisy total where that is large against its noise, and positive always.
+    """
+    s = np.sqrt(variance)
+    if s == 0:
+        return np.maximum(totals, 1e-9)
+    z = totals / s
+    near = np.maximum(z, -25.0)
+    mean = near + np.exp(-0.5 * near**2 - 0.5 * np.log(2.0 * np.pi) - special.log_ndtr(near))
+    # Far below zero the sum cancels; there its expansion is exact.
+    far = np.minimum(z, -25.0)
+    return np.asarray(s * np.where(z > -25.0, mean, (1.0 - 2.0 / far**2) / -far))
+
+
+def _free(a: int, b: int) -> float:
+    """Part of a cell's noise that is left once the table's marginals are taken out."""
+    return (a - 1) * (b - 1) / (a * b)
+
+
+def _scaled_variance(deviation: Floats, scale: Floats, v: float) -> Floats:
+    """Prior variance θ·scale with θ by iterated, precision-weighted moments: E d² = θ·scale + v."""
+    if not scale.any():
+        return np.zeros_like(scale)
+    theta = 1.0
+    for _ in range(20):
+        weight = scale / (theta * scale + v + 1e-300) ** 2
+        weight /= weight.max() + 1e-300
+        bottom = float(np.sum(weight * scale))
+        theta = max(float(np.sum(weight * (deviation**2 - v))) / bottom, 1e-6) if bottom > 0 else 1e-6
+    return theta * scale
+
+
+def _keep(tau: Floats, v: Floats) -> Floats:
+    """τ² / (τ² + v): the part of a deviation to believe. Everything where there is no noise."""
+    whole = np.asarray(tau + v, dtype=np.float64)
+    top = np.broadcast_to(np.asarray(tau, dtype=np.float64), whole.shape)
+    return np.where(np.asarray(v) > 0, np.divide(top, whole, out=np.zeros_like(whole), where=whole > 0), 1.0)
+
+
+def _nothing_open(layout: Layout, parts: Parts) -> Posterior:
+    clients = len(parts.totals)
+    return Posterior(
+        totals=np.zeros(clients),
+        marginals=np.zeros_like(parts.effects),
+        strength=np.zeros((clients, layout.tables)),
+        direction=np.zeros(layout.cells),
+        spread=np.zeros(layout.tables),
+        oddity=np.ones(clients),
+        pool=np.zeros(layout.cells),
+        pool_strength=np.zeros(layout.tables),
+        pool_cells=np.zeros(layout.cells),
+        gap=np.zeros(layout.tables),
+    )

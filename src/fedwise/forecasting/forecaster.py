@@ -1,0 +1,357 @@
+"""Forecaster: fitted once to a pool, it predicts the trained metrics of any federation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import FedwiseError, nearest
+from ..estimation.estimates import Estimates
+from ..estimation.redraw import redraw
+from ..schema.frame import FrameLike
+from . import kernels
+from .anchor import Anchor
+from .design import Coding, Design
+from .metrics import NAMES, Metrics, from_rates
+from .moments import Moments, consistent_counts, moments, noise_gram, table_sigmas
+from .population import Population, label_chance
+from .sample import Sample, denoise, draw
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Link = Literal["logistic", "linear"]
+Federation = Sequence[str] | Sequence[int] | Ints
+
+#: Records drawn before raking, for each record the search scores.
+_DRAWN = 8
+#: Least ridge, in records, that a logistic model pays: trained models stop early, or decay weights.
+_RIDGE = 1e-3
+#: Federations and redraws of the noise behind a typical standard error.
+_TYPICAL, _TYPICAL_DRAWS = 16, 12
+#: Half width of the smoothed threshold, in units of the score.
+_RAMP = {"logistic": 0.1, "linear": 0.025}
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the forecast's model is made.
+
+    Parameters
+    ----------
+    link
+        ``logistic``, or ``linear`` (ridge regression of the label, threshold ½).
+    use_sensitive
+        Whether the model sees the sensitive attributes.
+    attribute
+        The sensitive attribute whose groups are compared; default the first.
+    coding
+        ``one-hot`` levels, or as the ``schema`` says (scaled columns as numbers). It should bend as the trained
+        model does: see `for_model`.
+    ridge
+        In records: penalty = ridge · n. Default: 0.001, or as much as the noise calls for.
+    records
+        Size of the sample that federations are scored on.
+    seed
+        Of the sample.
+    """
+
+    link: Link = "logistic"
+    use_sensitive: bool = True
+    attribute: str | None = None
+    coding: Coding = "one-hot"
+    ridge: float | None = None
+    records: int = 8192
+    seed: int = 0
+
+    @classmethod
+    def for_model(cls, model: str) -> Settings:
+        """Settings that follow the model to be trained.
+
+        ``logistic``, ``mlp`` or widths such as ``64-32``. A network bends along a scaled column, as one-hot
+        levels do; a linear model does not.
+        """
+        if model not in ("logistic", "mlp") and not model.replace("-", "").isdigit():
+            raise FedwiseError(
+                f"model must be mlp, logistic or widths such as 64-32, got '{model}'"
+                f"{nearest(model, ('mlp', 'logistic'))}"
+            )
+        return cls(coding="schema" if model == "logistic" else "one-hot")
+
+    def __post_init__(self) -> None:
+        if self.link not in ("logistic", "linear"):
+            raise FedwiseError(f"link must be 'logistic' or 'linear', got '{self.link}'")
+        if self.ridge is not None and not (np.isfinite(self.ridge) and self.ridge >= 0):
+            raise FedwiseError(f"ridge must be a finite number of at least 0, got {self.ridge}")
+        if self.records < 100:
+            raise FedwiseError(f"records must be at least 100, got {self.records}")
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Forecast metrics of a federation, with standard errors by metric name.
+
+    The errors are those of the privacy noise in the federation's tables, with the target's records held
+    fixed. They do not hold what the approximations miss: the forecast's model is not the trained one.
+    """
+
+    clients: tuple[str, ...]
+    metrics: Metrics
+    std_errors: Mapping[str, float] = field(default_factory=dict)
+
+
+class Forecaster:
+    """A pool's anchor, the target population's sample, and the rows federations are sums of.
+
+    Parameters
+    ----------
+    estimates
+        The pool.
+    target
+        Whose predictions count: ``None`` for the whole pool, names of clients, other `Estimates` of
+        the same schema (a public reference), or public rows (anything `Schema.encode` reads).
+    settings
+        How the model is made.
+
+    Raises
+    ------
+    FedwiseError
+        The plan lacks a table the forecast needs, or the target names no client of the pool.
+    """
+
+    def __init__(
+        self,
+        estimates: Estimates,
+        target: Sequence[str] | Estimates | FrameLike | None = None,
+        *,
+        settings: Settings | None = None,
+    ) -> None:
+        self.estimates = estimates
+        self.settings = settings or Settings()
+        self._redraws: tuple[int | None, npt.NDArray[np.float32]] = (None, np.empty(0, np.float32))
+        self._typical: dict[int, Floats] = {}
+        layout = estimates.layout
+        cells, marginals, totals = consistent_counts(estimates)
+        self._counts = (cells, marginals, totals)
+        self.design = Design.of(
+            estimates.schema,
+            marginals.sum(axis=0),
+            errors=_marginal_errors(estimates),
+            use_sensitive=self.settings.use_sensitive,
+            attribute=self.settings.attribute,
+            coding=self.settings.coding,
+        )
+        self._moments = moments(self.design, layout, cells, marginals, totals)
+        everyone = np.arange(len(estimates.clients))
+        pool = _summed(self._moments, everyone)
+        whole = self._draw(everyone)
+        if self.settings.link == "linear":
+            self.anchor = Anchor.linear(self.design)
+        else:
+            self.anchor = Anchor.logistic(self.design, whole, pool)
+        self.population = self._populate(target, whole, pool)
+        self.solver = kernels.Solver(
+            self.anchor.beta, self.design.projection, self._ridge(), self._noise_norm()
+        )
+        self.scorer = self.population.scorer(self.anchor.beta, self.settings.records)
+
+    @cached_property
+    def rows(self) -> Floats:
+        """What is summed over a federation: shape (clients, width). See `kernels.Solver`."""
+        return self._rows(self._moments, np.ones(len(self.estimates.clients)))
+
+    def rates(self, sums: Floats) -> Floats:
+        """Positive rates by group and class of each summed row: shape (batch, groups, 2)."""
+        found = kernels.batch_rates(self.solver, self.scorer, np.ascontiguousarray(sums, dtype=np.float64))
+        return np.asarray(found, dtype=np.float64)
+
+    def values(self, sums: Floats) -> Floats:
+        """Metrics of each summed row in the order of `metrics.NAMES`: shape (batch, metrics)."""
+        return from_rates(self.rates(sums), self.population.shares)[0]
+
+    def positions(self, federation: Federation) -> Ints:
+        """Client positions of names or positions, each once, sorted."""
+        clients = self.estimates.clients
+        at = {name: i for i, name in enumerate(clients)}
+        found = []
+        for client in federation:
+            if isinstance(client, str):
+                if client not in at:
+                    raise FedwiseError(
+                        f"federation must name clients of the pool, got '{client}'{nearest(client, at)}"
+                    )
+                found.append(at[client])
+            elif 0 <= int(client) < len(clients):
+                found.append(int(client))
+            else:
+                raise FedwiseError(f"federation must hold positions below {len(clients)}, got {client}")
+        if not found:
+            raise FedwiseError("federation must have at least one client")
+        return np.unique(np.asarray(found, dtype=np.int64))
+
+    def coefficients(self, federation: Federation) -> Floats:
+        """β of the federation's model, one for each input of `design`."""
+        return self._solve(self.rows[self.positions(federation)].sum(axis=0))
+
+    def predict(self, federation: Federation, *, draws: int = 32, seed: int = 0) -> Prediction:
+        """Metrics of the model that `federation` would train, on the target, with standard errors.
+
+        Parameters
+        ----------
+        draws
+            Redraws of the privacy noise behind the standard errors; 0 for none. The first call with a
+            number of draws and a seed makes them for all clients, later calls are quick.
+        """
+        if draws < 0 or draws == 1:
+            raise FedwiseError(f"draws must be 0, or at least 2 for a standard error, got {draws}")
+        members = self.positions(federation)
+        metrics = self.population.metrics(self._solve(self.rows[members].sum(axis=0)))
+        errors = dict.fromkeys(NAMES, 0.0) if draws else {}
+        if draws and table_sigmas(self.estimates).any():
+            again = self.values(self._redrawn(draws, seed)[:, members].sum(axis=1, dtype=np.float64))
+            errors = dict(zip(NAMES, again.std(axis=0, ddof=1).tolist(), strict=True))
+        return Prediction(tuple(self.estimates.clients[i] for i in members), metrics, errors)
+
+    def typical_errors(self, size: int) -> Floats:
+        """Standard errors of the metrics of a typical federation, in the order of `metrics.NAMES`.
+
+        The median over random federations of `size` clients; zeros without noise.
+        """
+        if size not in self._typical:
+            found = np.zeros(len(NAMES))
+            if table_sigmas(self.estimates).any():
+                redrawn = self._redrawn(_TYPICAL_DRAWS, 0)
+                rng = np.random.default_rng([0x7E, size])
+                clients, errors = redrawn.shape[1], []
+                for _ in range(_TYPICAL):
+                    members = rng.choice(clients, min(size, clients), replace=False)
+                    again = self.values(redrawn[:, members].sum(axis=1, dtype=np.float64))
+                    errors.append(again.std(axis=0, ddof=1))
+                found = np.median(errors, axis=0)
+            self._typical[size] = found
+        return self._typical[size]
+
+    # -- how it is made -------------------------------------------------------------------------
+
+    def _rows(self, found: Moments, members: Floats) -> Floats:
+        project = self.design.projection
+        hessian = project.T @ self.anchor.hessian(found) @ project
+        gradient = self.anchor.gradient(found) @ project
+        low = np.tril_indices(self.design.inputs)
+        parts = [hessian[..., low[0], low[1]], gradient, found.totals[..., None], members[..., None]]
+        return np.ascontiguousarray(np.concatenate(parts, axis=-1))
+
+    def _solve(self, sums: Floats) -> Floats:
+        p = self.design.inputs
+        beta = np.empty(p)
+        kernels.solve(self.solver, np.ascontiguousarray(sums), np.empty((p, p)), beta)
+        return beta
+
+    def _draw(self, members: Ints) -> Sample:
+        """Records of the summed tables of some clients."""
+        estimates, layout = self.estimates, self.estimates.layout
+        cells, marginals, totals = (part[members].sum(axis=0) for part in self._counts)
+        # Shrinkage has taken the noise out of the pool's tables already.
+        noisy = estimates.estimator != "shrinkage"
+        variances = len(members) * table_sigmas(estimates) ** 2 * noisy
+        shares = denoise(layout, cells, marginals, float(totals), variances)
+        return draw(
+            layout, shares, self._drawn, records=_DRAWN * self.settings.records, seed=self.settings.seed
+        )
+
+    @property
+    def _drawn(self) -> list[int]:
+        design = self.design
+        group = [] if design.attribute is None else [design.attribute]
+        return list(dict.fromkeys([design.schema.target, *group, *design.variables]))
+
+    def _populate(
+        self, target: Sequence[str] | Estimates | FrameLike | None, whole: Sample, pool: Moments
+    ) -> Population:
+        """The people whose predictions count."""
+        if target is None:
+            return self._drawn_population(whole, pool)
+        if isinstance(target, Estimates):
+            if target.schema != self.estimates.schema:
+                raise FedwiseError(
+                    "target must be estimates of the pool's schema; release it under the same plan"
+                )
+            other = Forecaster(target, settings=self.settings)
+            counts = (part.sum(axis=0) for part in other._counts)
+            return self._drawn_population(
+                other.population.sample, moments(self.design, target.layout, *counts)
+            )
+        if isinstance(target, list | tuple) and all(isinstance(name, str) for name in target):
+            members = self.positions(target)
+            return self._drawn_population(self._draw(members), _summed(self._moments, members))
+        codes = self.estimates.schema.encode(target)
+        if codes.shape[1] == 0:
+            raise FedwiseError("target must have at least one row; check the reference data")
+        sample = Sample(codes, np.full(codes.shape[1], 1.0 / codes.shape[1]))
+        return self._population(sample, codes[self.design.schema.target].astype(np.float64), None)
+
+    def _drawn_population(self, sample: Sample, found: Moments) -> Population:
+        chance = label_chance(self.design, sample, self._counts[1].sum(axis=0))
+        return self._population(sample, chance, found)
+
+    def _population(self, sample: Sample, chance: Floats, found: Moments | None) -> Population:
+        link = self.settings.link
+        return Population(self.design, sample, chance, found, link == "logistic", _RAMP[link])
+
+    def _ridge(self) -> float:
+        if self.settings.ridge is not None:
+            return self.settings.ridge
+        return _RIDGE
+
+    def _noise_norm(self) -> float:
+        """Ridge, in records and for one client, that covers the noise in the tables.
+
+        A symmetric matrix of independent noise with variances v_ab has spectral norm near
+        2·√(mean_a Σ_b v_ab); half of it did best in trials (docs/theory/forecast.md).
+        """
+        if self.settings.ridge is not None:
+            return 0.0
+        variance = noise_gram(self.design, self.estimates.layout, table_sigmas(self.estimates))
+        used = (self.design.projection != 0).any(axis=1)
+        used[0] = False
+        return float(np.sqrt(variance[np.ix_(used, used)].sum(axis=1).mean())) if used.any() else 0.0
+
+    def _redrawn(self, draws: int, seed: int) -> npt.NDArray[np.float32]:
+        """Rows of re-released pools, shape (draws, clients, width); more draws go on from fewer."""
+        known, found = self._redraws
+        if known != seed:
+            found = np.empty((0, *self.rows.shape), np.float32)
+        if len(found) < draws:
+            members = np.ones(len(self.estimates.clients))
+            fresh = np.empty((draws - len(found), *self.rows.shape), np.float32)
+            for i in range(len(fresh)):
+                rng = np.random.default_rng([seed & 0xFFFFFFFFFFFFFFFF, 17, len(found) + i])
+                counts = consistent_counts(redraw(self.estimates, rng))
+                fresh[i] = self._rows(moments(self.design, self.estimates.layout, *counts), members)
+            found = np.concatenate([found, fresh])
+            self._redraws = (seed, found)
+        return found[:draws]
+
+
+def _summed(found: Moments, members: Ints) -> Moments:
+    """Moments of some clients together."""
+    return Moments(
+        found.gram[members].sum(axis=0), found.cross[members].sum(axis=0), found.totals[members].sum()
+    )
+
+
+def _marginal_errors(estimates: Estimates) -> Floats:
+    """Standard error of each level's pooled count: the best that one of its tables gives."""
+    layout, sigmas = estimates.layout, table_sigmas(estimates)
+    precision = np.zeros(len(layout.sizes))
+    with np.errstate(divide="ignore"):
+        for (x, y), (a, b), sigma in zip(layout.pairs, layout.shapes, sigmas, strict=True):
+            precision[x] += np.float64(1.0) / (b * sigma**2)
+            precision[y] += np.float64(1.0) / (a * sigma**2)
+        variance = len(estimates.clients) / precision
+    spread = np.repeat(np.where(np.isfinite(variance), variance, 0.0), layout.sizes)
+    return np.asarray(np.sqrt(spread), dtype=np.float64)

@@ -1,0 +1,1 @@
+"""Owner: everything that runs beside the rows, and decides what may leave."""

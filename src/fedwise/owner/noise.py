@@ -1,0 +1,64 @@
+"""Noise: the discrete Gaussian that turns exact tables into counts that may leave.
+
+Real releases use OpenDP's sampler, which draws exact integers from the operating system's entropy:
+no floating-point leak, no seed. The seeded sampler is for simulations on public data, and whatever
+it makes is marked ``simulated``.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NewType
+
+import numpy as np
+import numpy.typing as npt
+
+from ..privacy.accounting import discrete_gaussian
+from .tables import Tables
+
+#: Counts that carry noise. Exact counts are `Tables`; the two do not mix.
+NoisyCounts = NewType("NoisyCounts", npt.NDArray[np.int64])
+
+
+def add_noise(tables: Tables, sigmas: npt.NDArray[np.float64]) -> NoisyCounts:
+    """Add discrete Gaussian noise, one scale a table, from the operating system's entropy."""
+    layout = tables.layout
+    noisy = np.empty(layout.cells, dtype=np.int64)
+    for j, sigma in enumerate(sigmas):
+        here = layout.slice(j)
+        noisy[here] = _measurement(float(sigma))(tables.exact[here].tolist())
+    return NoisyCounts(noisy)
+
+
+def add_simulated_noise(
+    tables: Tables, sigmas: npt.NDArray[np.float64], rng: np.random.Generator
+) -> NoisyCounts:
+    """The same distribution from a seeded generator. For experiments only: a seed undoes the privacy."""
+    layout = tables.layout
+    noisy = tables.exact.copy()
+    for j, sigma in enumerate(sigmas):
+        here = layout.slice(j)
+        support, cumulative = _cumulative(float(sigma))
+        draws = np.searchsorted(cumulative, rng.random(here.stop - here.start), side="right")
+        noisy[here] += support[np.minimum(draws, len(support) - 1)]
+    return NoisyCounts(noisy)
+
+
+def no_noise(tables: Tables) -> NoisyCounts:
+    """Exact counts as they are, for plans that openly promise nothing (epsilon infinite)."""
+    return NoisyCounts(tables.exact.copy())
+
+
+@cache
+def _measurement(sigma: float) -> Any:
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64")
+    return space >> dp.m.then_gaussian(scale=sigma)
+
+
+@cache
+def _cumulative(sigma: float) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    support, probabilities = discrete_gaussian(sigma)
+    return support, np.cumsum(probabilities)

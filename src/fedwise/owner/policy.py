@@ -1,0 +1,182 @@
+"""Policy: what a data owner allows a coordinator to ask, written by the owner and kept on the node."""
+
+from __future__ import annotations
+
+import enum
+import math
+from pathlib import Path
+
+import msgspec
+
+from ..errors import FedwiseError
+from ..files import parse_toml, read_bytes, shorten
+from ..planning import Plan
+from ..schema.rule import Rule
+from ..schema.schema import Schema
+from .ledger import Ledger
+from .release import check_client
+
+
+class Refusal(enum.StrEnum):
+    """Why a node declines, as the coordinator sees it. None of these depends on a record but `FAILED`.
+
+    `FAILED` covers everything that may: bad rows, a full disk, a bug. It is one word on purpose, so that the
+    kind of the failure tells nothing about the data; the owner's log on the node says more.
+    """
+
+    UNREADABLE = "unreadable"
+    EPSILON = "epsilon"
+    DELTA = "delta"
+    SCHEMA = "schema"
+    COLUMNS = "columns"
+    BUDGET = "budget"
+    POLICY = "policy"
+    FAILED = "failed"
+
+    @property
+    def sentence(self) -> str:
+        """The reason in words."""
+        return _SENTENCES[self]
+
+
+_SENTENCES = {
+    Refusal.UNREADABLE: "the plan is damaged, or made by another version of fedwise",
+    Refusal.EPSILON: "the plan asks for a larger epsilon than the owner allows",
+    Refusal.DELTA: "the plan asks for a larger delta than the owner allows",
+    Refusal.SCHEMA: "the plan's schema is not part of the schema the owner agreed to",
+    Refusal.COLUMNS: "the plan reads a column the owner does not allow",
+    Refusal.BUDGET: "the owner's ledger has not enough budget left",
+    Refusal.POLICY: "the node has no usable policy file",
+    Refusal.FAILED: "the node could not make a release; its owner's log says why",
+}
+
+
+class Declined(FedwiseError):
+    """A plan the policy does not allow. Carries a fixed reason only."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(f"declined: {refusal.sentence}")
+        self.refusal = refusal
+
+
+class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One client's terms. Paths are relative to the policy file.
+
+    Parameters
+    ----------
+    client
+        Public name of this client.
+    schema
+        The owner's own copy of the schema. A plan may use any of its columns, exactly as declared there,
+        under the same row filter. Without this a coordinator could learn from a refusal whether a value of
+        its own choice occurs in the data.
+    max_epsilon, max_delta
+        Largest promise of a single plan.
+    ledger
+        Budget ledger of the data set; created with `budget_epsilon` and `budget_delta` when absent.
+    budget_epsilon, budget_delta
+        Total budget of a new ledger. Default: room for one release of `max_epsilon`.
+    data
+        The rows: a CSV or Parquet file.
+    columns
+        Data columns a plan may read. Default: all that the schema names.
+    train_epsilon, train_delta, train_rounds, train_clip
+        Promise of the training phase: DP-SGD with noise for `train_rounds` rounds, and no round more. Default:
+        updates leave without noise of their own (use secure aggregation, or trust the coordinator).
+    simulated_seed
+        Seeded noise for experiments on public data: NO privacy, no ledger, and every release says so.
+    """
+
+    client: str
+    schema: Path
+    max_epsilon: float
+    max_delta: float = 1e-5
+    ledger: Path | None = None
+    budget_epsilon: float | None = None
+    budget_delta: float | None = None
+    data: Path | None = None
+    columns: tuple[str, ...] | None = None
+    train_epsilon: float | None = None
+    train_delta: float = 1e-5
+    train_rounds: int = 0
+    train_clip: float = 1.0
+    simulated_seed: int | None = None
+
+    def __post_init__(self) -> None:
+        check_client(self.client, where="policy client")
+        if not self.max_epsilon > 0 or (math.isinf(self.max_epsilon) and self.simulated_seed is None):
+            raise FedwiseError(f"policy max_epsilon must be a finite number above 0, got {self.max_epsilon}")
+        if not 0 < self.max_delta < 1:
+            raise FedwiseError(f"policy max_delta must be between 0 and 1, got {self.max_delta}")
+        if (self.ledger is None) == (self.simulated_seed is None):
+            raise FedwiseError(
+                "policy must name a ledger; only experiments on public data set simulated_seed instead of one"
+            )
+        if (self.train_epsilon is not None) != (self.train_rounds > 0):
+            raise FedwiseError(
+                "policy must give train_epsilon and train_rounds together; give both or neither"
+            )
+
+    @classmethod
+    def load(cls, path: str | Path) -> Policy:
+        """Read a ``policy.toml``.
+
+        Raises
+        ------
+        FedwiseError
+            The file is missing or not a policy.
+        """
+        path = Path(path)
+        try:
+            if not path.exists():
+                where = shorten(str(path))
+                raise FedwiseError(
+                    f"policy file '{where}' does not exist; write one, see: fedwise flower new"
+                )
+            text = read_bytes(path, what="policy file", error=FedwiseError).decode("utf-8")
+        except (OSError, UnicodeDecodeError):
+            raise FedwiseError(f"policy file '{path}' cannot be read as UTF-8 text") from None
+        tree = parse_toml(text, what=f"policy file '{path}'", error=FedwiseError)
+        try:
+            found = msgspec.convert(tree, cls, dec_hook=_path)
+        except msgspec.ValidationError as cause:
+            raise FedwiseError(f"policy file '{path}': {shorten(str(cause))}") from None
+        root = path.resolve().parent
+        places = {
+            name: root / place
+            for name in ("schema", "ledger", "data")
+            if (place := getattr(found, name)) is not None
+        }
+        return msgspec.structs.replace(found, **places)
+
+    def check(self, plan: Plan) -> None:
+        """Accept a plan, or raise `Declined`. Looks at no data."""
+        if not plan.epsilon <= self.max_epsilon:
+            raise Declined(Refusal.EPSILON)
+        if not plan.delta <= self.max_delta:
+            raise Declined(Refusal.DELTA)
+        own = Schema.load(self.schema)
+        if plan.schema.where != own.where or not set(plan.schema.columns) <= set(own.columns):
+            raise Declined(Refusal.SCHEMA)
+        if self.columns is not None:
+            rules = [Rule.parse(text) for text in plan.schema.where]
+            read = {name for column in plan.schema.columns for name in column.sources}
+            read |= {name for rule in rules for name in rule.columns}
+            if not read <= set(self.columns):
+                raise Declined(Refusal.COLUMNS)
+
+    def open_ledger(self) -> Ledger | None:
+        """The owner's ledger, created on first use; none for simulated noise."""
+        if self.ledger is None:
+            return None
+        if self.ledger.exists():
+            return Ledger(self.ledger)
+        epsilon = self.max_epsilon if self.budget_epsilon is None else self.budget_epsilon
+        delta = self.max_delta if self.budget_delta is None else self.budget_delta
+        return Ledger(self.ledger, epsilon, delta)
+
+
+def _path(kind: type, value: object) -> object:
+    if kind is Path and isinstance(value, str):
+        return Path(value)
+    raise TypeError("a path must be text")  # which msgspec reports with the key's name

@@ -1,0 +1,92 @@
+"""Tables: the exact pairwise contingency tables of one client.
+
+Exact counts are private. They live in `Tables`, which refuses to be printed, pickled or written;
+the only way out is `fedwise.release`, which adds noise.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import DataError
+from ..schema.layout import Layout
+
+
+class Tables:
+    """Exact counts of one client: private, in memory only.
+
+    The vector is reachable as `exact` for the release and for simulations on public data; printing,
+    pickling and copying to a file are refused.
+    """
+
+    __slots__ = ("_exact", "layout")
+
+    def __init__(self, layout: Layout, exact: npt.NDArray[np.int64]) -> None:
+        self.layout = layout
+        self._exact = exact
+
+    @property
+    def exact(self) -> npt.NDArray[np.int64]:
+        """The flat vector of exact counts."""
+        return self._exact
+
+    def __repr__(self) -> str:
+        return f"Tables({self.layout.tables} tables, {self.layout.cells} cells, exact counts withheld)"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("Tables hold exact counts and are never serialised; use fedwise.release")
+
+
+def count(codes: npt.NDArray[np.int16], layout: Layout) -> Tables:
+    """Count all pair tables in one pass over the codes.
+
+    Parameters
+    ----------
+    codes
+        Shape (variables, rows), as `Schema.encode` gives them: every code below its variable's size.
+
+    Raises
+    ------
+    DataError
+        The codes are not of this layout. The kernel writes where codes point: it must not be asked to
+        write outside the tables.
+    """
+    if codes.ndim != 2 or len(codes) != len(layout.sizes):
+        raise DataError(
+            f"codes must hold one line for each of {len(layout.sizes)} variables; use Schema.encode"
+        )
+    if codes.size:
+        too_high = codes.max(axis=1) >= np.asarray(layout.sizes)
+        if codes.dtype.kind not in "iu" or too_high.any() or codes.min() < 0:
+            raise DataError("codes must lie inside their variable's domain; use Schema.encode")
+    exact = np.zeros(layout.cells, dtype=np.int64)
+    pairs = np.asarray(layout.pairs, dtype=np.int64).reshape(-1, 2)
+    sizes = np.asarray(layout.sizes, dtype=np.int64)
+    _count(np.ascontiguousarray(codes), pairs, sizes, layout.offsets, exact)
+    return Tables(layout, exact)
+
+
+@numba.njit(cache=True, nogil=True)
+def _count(
+    codes: npt.NDArray[np.int16],
+    pairs: npt.NDArray[np.int64],
+    sizes: npt.NDArray[np.int64],
+    offsets: npt.NDArray[np.int64],
+    out: npt.NDArray[np.int64],
+) -> None:
+    # Rows in blocks: the codes of a block stay in the first cache while every pair is counted over them.
+    rows = codes.shape[1]
+    block = 2048
+    for start in range(0, rows, block):
+        stop = min(start + block, rows)
+        for j in range(pairs.shape[0]):
+            x = codes[pairs[j, 0], start:stop]
+            y = codes[pairs[j, 1], start:stop]
+            width = sizes[pairs[j, 1]]
+            table = out[offsets[j] : offsets[j + 1]]
+            for r in range(stop - start):
+                table[x[r] * width + y[r]] += 1

@@ -1,0 +1,262 @@
+"""Plan: the public request. Which tables, with what noise, under which promise."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from functools import cached_property, lru_cache
+from itertools import combinations
+from pathlib import Path
+from typing import Literal, cast
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from .allocation import Allocation, shares
+from .errors import PlanError
+from .files import decode, read_bytes, shorten, write_new
+from .objective.pfl import Weights, pair_weights, term_of
+from .privacy.accounting import STEP, TAIL, LossDistribution
+from .privacy.scales import calibrate, check_promise, covers, gaussian_delta
+from .schema.layout import Layout
+from .schema.schema import Schema
+
+FORMAT: Literal["fedwise/plan/1"] = "fedwise/plan/1"
+#: More cells than this do not fit a release that people can read and servers can sum.
+MAX_CELLS = 2_000_000
+#: Plans of others are checked with the exact accountant where σ is below this; above, the closed formula is
+#: as good, and the accountant's arrays would grow with σ.
+EXACT_BELOW = 2000.0
+#: Bounds on σ that any promise within bounds respects; beyond them squares overflow.
+LEAST_SIGMA, MOST_SIGMA = 1e-3, 1e13
+#: Work of the exact accountant on a plan of others (numbers in its grid times distinct scales): about a second.
+MAX_WORK = 1.5e7
+
+Infinite = Literal["inf"]
+Calibration = Literal["tight", "rdp"]
+
+
+class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One table asked for: the pair of variables, its shape, and the scale of its noise."""
+
+    pair: tuple[str, str]
+    shape: tuple[int, int]
+    sigma: float
+
+
+class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, kw_only=True):
+    """Everything a client needs to decide and to answer: public, and bound by a digest.
+
+    Make one with `fedwise.plan`. ``print(plan)`` shows the promise and every table.
+    """
+
+    format: Literal["fedwise/plan/1"] = FORMAT
+    schema: Schema
+    schema_digest: str
+    promise_epsilon: float | Infinite = msgspec.field(name="epsilon")
+    delta: float
+    charge_mu: float | Infinite = msgspec.field(name="mu")
+    calibration: Calibration
+    allocation: Allocation
+    weights: Weights
+    tables: tuple[Request, ...]
+    digest: str = ""
+
+    @property
+    def epsilon(self) -> float:
+        """ε of the promise; infinite for a plan without privacy."""
+        return float(self.promise_epsilon)
+
+    @property
+    def mu(self) -> float:
+        """Gaussian-DP parameter the ledger is charged with."""
+        return float(self.charge_mu)
+
+    @property
+    def private(self) -> bool:
+        """Whether the releases of this plan carry noise."""
+        return not math.isinf(self.epsilon)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Where the cells of the tables live in one flat vector."""
+        return Layout.of(self.schema, tuple(table.pair for table in self.tables))
+
+    @cached_property
+    def sigmas(self) -> npt.NDArray[np.float64]:
+        """Noise scale of each table, shape (tables,)."""
+        return np.array([table.sigma for table in self.tables])
+
+    def compute_digest(self) -> str:
+        """SHA-256 over everything but the digest itself."""
+        body = msgspec.structs.replace(self, digest="")
+        return hashlib.sha256(msgspec.json.encode(body)).hexdigest()
+
+    def verify(self, where: str = "plan") -> None:
+        """Refuse a plan that was edited, or whose parts contradict one another."""
+        if self.compute_digest() != self.digest:
+            raise PlanError(
+                f"{where} does not match its digest: it was edited or damaged; ask for a new copy"
+            )
+        if self.schema.digest != self.schema_digest:
+            raise PlanError(f"{where} does not match the digest of its schema; ask for a new copy")
+        check_promise(self.epsilon, self.delta)
+        known = dict(zip(self.schema.names, self.schema.sizes, strict=True))
+        seen: set[frozenset[str]] = set()
+        for table in self.tables:
+            x, y = table.pair
+            if x not in known or y not in known or x == y or frozenset((x, y)) in seen:
+                pair = shorten(f"{x[:64]} × {y[:64]}")
+                raise PlanError(f"{where} asks for the pair {pair}, which is unknown or repeated")
+            if table.shape != (known[x], known[y]):
+                raise PlanError(f"{where} gives {x} × {y} a shape other than the schema's")
+            if not (LEAST_SIGMA < table.sigma <= MOST_SIGMA if self.private else table.sigma == 0):
+                raise PlanError(f"{where} gives {x} × {y} a noise scale that does not fit its promise")
+            seen.add(frozenset((x, y)))
+        if not self.tables or self.layout.cells > MAX_CELLS:
+            raise PlanError(f"{where} must ask for between 1 and {MAX_CELLS} cells, got {self.layout.cells}")
+        # A digest proves that nothing changed on the way, not that the maker was honest: check the promise.
+        if self.private and _work(self.sigmas) > MAX_WORK:
+            raise PlanError(f"{where} has too many or too different noise scales to check; do not answer it")
+        if self.private and not _keeps(tuple(self.sigmas.tolist()), self.epsilon, self.delta, self.mu):
+            raise PlanError(f"{where} carries less noise than its promise needs; do not answer it")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Plan:
+        """Read and verify a ``plan.json``."""
+        path = Path(path)
+        data = read_bytes(path, what="plan file", error=PlanError)
+        return cls.decode(data, where=f"plan file '{path}'")
+
+    @classmethod
+    def decode(cls, data: bytes, *, where: str = "plan") -> Plan:
+        """Read and verify a plan from JSON bytes."""
+        found = decode(data, cls, what=where, error=PlanError)
+        found.verify(where)
+        return found
+
+    def encode(self) -> bytes:
+        """The plan as indented JSON."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
+
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the plan as JSON."""
+        write_new(Path(path), self.encode(), force=force, error=PlanError)
+
+    @property
+    def promise(self) -> str:
+        """The promise in words."""
+        if not self.private:
+            return (
+                "NO PRIVACY: epsilon is infinite, the tables are exact. Anyone who sees this release may learn "
+                "whether a given person is in the data."
+            )
+        return (
+            f"Adding or removing any one record changes the probability of any outcome of this release by a factor "
+            f"of at most e^{self.epsilon:g} = {math.exp(min(self.epsilon, 700)):.3g}, except with probability "
+            f"{self.delta:g} (({self.epsilon:g}, {self.delta:g})-differential privacy, all {len(self.tables)} tables "
+            "together)."
+        )
+
+    def __str__(self) -> str:
+        lines = [
+            f"Plan {self.digest[:12]} for schema '{self.schema.name}'",
+            f"  {self.promise}",
+            f"  {len(self.tables)} tables, {self.layout.cells} cells, calibration {self.calibration}, "
+            f"allocation {self.allocation}",
+            "",
+            f"  {'table':<32}{'cells':>8}{'noise σ':>12}  term",
+        ]
+        for table, (x, y) in zip(self.tables, self.layout.pairs, strict=True):
+            name = " × ".join(table.pair)
+            term = term_of(self.schema, x, y) or "-"
+            lines.append(f"  {name:<32}{table.shape[0] * table.shape[1]:>8}{table.sigma:>12.4g}  {term}")
+        return "\n".join(lines)
+
+
+def _work(sigmas: npt.NDArray[np.float64]) -> float:
+    """Size of the exact accountant's task: numbers in its grid (`LossDistribution.of`) times distinct scales."""
+    scales, repeats = np.unique(sigmas[sigmas < EXACT_BELOW], return_counts=True)
+    if scales.size == 0:
+        return 0.0
+    rho = float(np.sum(repeats / (2 * scales**2)))
+    grid = 2 * math.sqrt(4 * rho * math.log(1 / TAIL)) * float(scales[-1]) / STEP
+    return grid * (scales.size + 4)  # 4: putting the grid in order and reading its curve
+
+
+@lru_cache(maxsize=64)
+def _keeps(sigmas: tuple[float, ...], epsilon: float, delta: float, mu: float) -> bool:
+    """Whether discrete Gaussian noise of these scales keeps the promise, and `mu` does not play it down.
+
+    The continuous formula is checked over all tables, the exact discrete one over those whose noise is
+    small enough for the difference to matter. Cached: every release of a pool carries the same plan.
+    """
+    scales = np.array(sigmas)
+    spent = math.sqrt(float(np.sum(scales**-2.0)))
+    if gaussian_delta(spent, epsilon) > delta or mu < spent:
+        return False
+    coarse = scales[scales < EXACT_BELOW]
+    if coarse.size == 0:
+        return True
+    losses = LossDistribution.of(coarse)
+    # The tolerances are the rounding of another machine's Fourier transform.
+    return losses.delta(epsilon) <= delta * (1 + 1e-6) + 1e-14 and covers(mu, losses, tolerance=1e-6)
+
+
+def plan(
+    schema: Schema,
+    epsilon: float = 1.0,
+    *,
+    delta: float = 1e-5,
+    weights: Weights | None = None,
+    calibration: Calibration | str = "tight",
+    allocation: Allocation | str = "weighted",
+) -> Plan:
+    """Ask for exactly the tables the objective uses, under one promise for all of them together.
+
+    Parameters
+    ----------
+    schema
+        The public columns and domains.
+    epsilon, delta
+        The promise for adding or removing one record. ``math.inf`` means no privacy, and says so.
+    weights
+        Weights of the loss: a table of weight 0 is not asked for, heavier ones get more precision.
+    calibration
+        ``tight`` (analytic Gaussian) or ``rdp`` (the paper's closed form).
+    allocation
+        ``weighted`` precision by weight and size of a table, or ``uniform``.
+
+    Raises
+    ------
+    PlanError
+        The promise or the request is out of bounds.
+    """
+    weights = weights or Weights()
+    everything = Layout(schema.names, schema.sizes, tuple(combinations(range(len(schema.columns)), 2)))
+    used = np.flatnonzero(pair_weights(schema, everything, weights))
+    pairs = tuple(everything.pairs[j] for j in used)
+    if not pairs:
+        raise PlanError("plan must ask for at least one table; the schema has no pair with a weight above 0")
+    layout = Layout(schema.names, schema.sizes, pairs)
+    if layout.cells > MAX_CELLS:
+        raise PlanError(f"plan must ask for at most {MAX_CELLS} cells, got {layout.cells}; use fewer levels")
+    sigmas, mu = calibrate(
+        epsilon, delta, shares(schema, layout, weights, allocation), calibration=calibration
+    )
+    unsigned = Plan(
+        schema=schema,
+        schema_digest=schema.digest,
+        promise_epsilon="inf" if math.isinf(epsilon) else float(epsilon),
+        delta=float(delta),
+        charge_mu="inf" if math.isinf(mu) else mu,
+        calibration=cast("Calibration", calibration),  # `calibrate` and `shares` refused other names
+        allocation=cast("Allocation", allocation),
+        weights=weights,
+        tables=tuple(
+            Request(pair=(schema.names[x], schema.names[y]), shape=shape, sigma=float(sigma))
+            for (x, y), shape, sigma in zip(layout.pairs, layout.shapes, sigmas, strict=True)
+        ),
+    )
+    return msgspec.structs.replace(unsigned, digest=unsigned.compute_digest())

@@ -1,0 +1,278 @@
+"""Source: where a report's parts lie on disk. A run directory, a demo directory, or a selection file.
+
+A directory may hold ``selection.json``, ``releases/``, ``metrics.parquet``, ``comparison.parquet``,
+``config.json``, ``privacy.json`` and ``audit.json``. Whatever is missing is left out of the report.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import polars as pl
+
+from ..certificate import Certificate
+from ..errors import FedwiseError
+from ..estimation import estimate
+from ..estimation.information import standard_error
+from ..files import decode, read_bytes
+from ..objective.pfl import terms
+from ..pool.pool import Pool
+from ..search.selection import Selection
+from .build import Report
+from .values import AuditValue
+
+#: How the chosen federation is called in charts and tables.
+CHOSEN = "Chosen federation"
+_RANDOM = re.compile(r"^(random)[ _-]?\d+$", re.IGNORECASE)
+
+
+def build_report(
+    source: str | Path,
+    output: str | Path | None = None,
+    *,
+    releases: str | Path | None = None,
+    audit: str | Path | None = None,
+    comparison: str | Path | None = None,
+    baselines: Mapping[str, Sequence[str | Path]] | None = None,
+    accept_flagged: bool = False,
+    frontier: bool = True,
+    forecast: bool = True,
+    title: str | None = None,
+    force: bool = True,
+) -> Report:
+    """Read a run and make its report.
+
+    Parameters
+    ----------
+    source
+        A directory as `fedwise train` or `fedwise demo` leaves it, or a ``selection.json``.
+    output
+        Where to write the page; ``None`` writes nothing.
+    releases, audit, comparison
+        Parts that lie elsewhere than beside the source.
+    baselines
+        Further run directories by label; several of one label are its seeds.
+    accept_flagged, frontier, forecast, title, force
+        As in `Pool.load`, `Report.of` and `Report.save`.
+
+    Raises
+    ------
+    FedwiseError
+        A part named does not exist or cannot be read, or nothing says which federation was chosen.
+    """
+    source = Path(source)
+    if not source.exists():
+        raise FedwiseError(f"run '{source}' does not exist; name a run directory or a selection.json")
+    folder = source if source.is_dir() else source.parent
+    whole = source.is_dir()
+    place = _part(releases, folder / "releases" if whole else None)
+    pool = Pool.load(place, accept_flagged=accept_flagged) if place else None
+    config = _json(folder / "config.json") if whole else {}
+    selection = _selection(source, pool, config)
+    runs = _runs(
+        folder if whole else None,
+        _part(comparison, folder / "comparison.parquet" if whole else None),
+        baselines,
+    )
+    found = _part(audit, folder / "audit.json" if whole else None)
+    report = Report.of(
+        pool,
+        selection,
+        runs=runs,
+        audits=_audits(found) if found else (),
+        frontier=frontier,
+        forecast=forecast,
+        model=str(config.get("config", {}).get("model", "mlp")),
+        commands=_commands(selection, pool, config, place),
+        privacy_notes=_privacy_notes(folder / "privacy.json", config, trained=bool(runs)) if whole else (),
+        digests={"Training data": config["fingerprint"]} if config.get("fingerprint") else None,
+        title=title,
+    )
+    if output is not None:
+        report.save(output, force=force)
+    return report
+
+
+def _part(given: str | Path | None, beside: Path | None) -> Path | None:
+    """A part named by the user must exist; one beside the source may."""
+    if given is not None:
+        if not Path(given).exists():
+            raise FedwiseError(f"'{given}' does not exist; check the path")
+        return Path(given)
+    return beside if beside is not None and beside.exists() else None
+
+
+def _json(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        return {}
+    data = read_bytes(path, what="run file", error=FedwiseError)
+    return decode(data, dict[str, Any], what=f"run file '{path}'", error=FedwiseError)
+
+
+def _selection(source: Path, pool: Pool | None, config: Mapping[str, Any]) -> Selection:
+    path = source / "selection.json" if source.is_dir() else source
+    if path.exists():
+        return Selection.load(path)
+    members = config.get("federation")
+    if not members:
+        raise FedwiseError(
+            f"run '{source}' holds no selection.json and no federation; make one with fedwise select"
+        )
+    if pool is None:
+        raise FedwiseError(
+            f"run '{source}' holds no selection.json; name the releases its clients sent with --releases"
+        )
+    return given(pool, [str(name) for name in members])
+
+
+def given(pool: Pool, members: Sequence[str]) -> Selection:
+    """A federation that was given, not searched, described like a selection."""
+    positions = np.sort(pool.index(members))
+    estimates = estimate(pool)
+    weights = pool.plan.weights
+    found = terms(estimates, positions)
+    error = float(standard_error(estimates, positions, weights))
+    return Selection(
+        clients=tuple(estimates.clients[i] for i in positions),
+        k=len(positions),
+        loss=found.loss(weights),
+        terms=found,
+        std_error=error if np.isfinite(error) else None,
+        method="given",
+        status="found",
+        evaluations=1,
+        seconds=0.0,
+        seed=0,
+        certificate=Certificate(
+            statement="This federation was given, not searched: nothing is proven about it.",
+            noise_statement="",
+        ),
+        weights=weights,
+        estimator=estimates.estimator,
+        pool=len(pool),
+        plan_digest=pool.plan.digest,
+    )
+
+
+def _runs(
+    folder: Path | None, comparison: Path | None, baselines: Mapping[str, Sequence[str | Path]] | None
+) -> dict[str, list[pl.DataFrame]]:
+    found: dict[str, list[pl.DataFrame]] = {}
+    if folder is not None and (folder / "metrics.parquet").exists():
+        found[CHOSEN] = [read_metrics(folder / "metrics.parquet")]
+    if comparison is not None:
+        for label, frames in split_comparison(read_metrics(comparison), chosen_known=CHOSEN in found).items():
+            found.setdefault(label, []).extend(frames)
+    for label, places in (baselines or {}).items():
+        for path in places:
+            file = Path(path) / "metrics.parquet" if Path(path).is_dir() else Path(path)
+            found.setdefault(label, []).append(read_metrics(file))
+    return found
+
+
+def read_metrics(path: Path) -> pl.DataFrame:
+    """A table of metrics, Parquet or CSV."""
+    if not path.exists():
+        raise FedwiseError(f"metrics '{path}' do not exist; name a run directory or a table of metrics")
+    try:
+        return pl.read_csv(path) if path.suffix.lower() == ".csv" else pl.read_parquet(path)
+    except (pl.exceptions.PolarsError, OSError):
+        raise FedwiseError(f"metrics '{path}' cannot be read; make them again") from None
+
+
+def split_comparison(table: pl.DataFrame, *, chosen_known: bool = False) -> dict[str, list[pl.DataFrame]]:
+    """The runs of a table of `fedwise compare` by label, one table a seed; random federations together.
+
+    The first federation of the table is the chosen one, unless its run is already at hand.
+    """
+    keys = [key for key in ("federation", "strategy", "sampler", "seed") if key in table.columns]
+    if "federation" not in keys:
+        raise FedwiseError("comparison must have a column 'federation'; make it with fedwise compare")
+    names = table["federation"].unique(maintain_order=True).to_list()
+    mixed = [key for key in ("strategy", "sampler") if key in keys and table[key].n_unique() > 1]
+    found: dict[str, list[pl.DataFrame]] = {}
+    for part in table.partition_by(keys, maintain_order=True):
+        name = str(part["federation"][0])
+        first = name == names[0] and not chosen_known
+        label = CHOSEN if first else "Random federations" if _RANDOM.match(name) else name
+        label = " · ".join([label, *(str(part[key][0]) for key in mixed)])
+        found.setdefault(label, []).append(part)
+    return found
+
+
+class _AuditFile(msgspec.Struct):
+    """What a report reads of the file `fedwise audit` writes."""
+
+    audits: list[AuditValue]
+
+
+def _audits(path: Path) -> list[AuditValue]:
+    data = read_bytes(path, what="audit file", error=FedwiseError)
+    return decode(data, _AuditFile, what=f"audit file '{path}'", error=FedwiseError).audits
+
+
+def _privacy_notes(path: Path, config: Mapping[str, Any], *, trained: bool) -> list[str]:
+    if not trained:
+        return []
+    if not path.exists():
+        return [
+            "Training itself carried no differential privacy: what the chosen clients sent while training is not "
+            "covered by the promise above. Clients that were not chosen sent nothing more."
+        ]
+    data = read_bytes(path, what="privacy file", error=FedwiseError)
+    costs = decode(data, list[dict[str, Any]], what=f"privacy file '{path}'", error=FedwiseError)
+    notes = []
+    for selected, who in ((True, "chosen"), (False, "not chosen")):
+        spent = [cost for cost in costs if cost.get("selected") is selected]
+        if spent:
+            worst = max(spent, key=lambda cost: float(cost["joint"]))
+            notes.append(
+                f"Clients {who}: ε at most {float(worst['joint']):.3f} at δ = {float(worst['delta']):g}, release and "
+                "training together, from one accountant."
+            )
+    return notes
+
+
+def _commands(
+    selection: Selection, pool: Pool | None, config: Mapping[str, Any], releases: Path | None
+) -> list[str]:
+    """Command lines by name only: where files lay on this machine is nobody's business."""
+    lines = []
+    if selection.method != "given":
+        words = [
+            "fedwise",
+            "select",
+            (releases.name if releases else "releases") + "/",
+            "-k",
+            str(selection.k),
+        ]
+        default = pool.plan.weights if pool else None
+        for name in selection.weights.__struct_fields__:
+            value = getattr(selection.weights, name)
+            if default is None or value != getattr(default, name):
+                words += [f"--{name}", repr(value)]
+        for name in ("include", "exclude"):
+            if name in selection.constraints:
+                words += [f"--{name}", ",".join(selection.constraints[name])]
+        for name in ("min_records", "min_client_records"):
+            if name in selection.constraints:
+                words += [f"--{name.replace('_', '-')}", repr(selection.constraints[name])]
+        if selection.estimator not in ("", "shrinkage"):
+            words += ["--estimator", selection.estimator]
+        words += ["--method", selection.method, "--seed", str(selection.seed), "-o", "selection.json"]
+        lines.append(shlex.join(words))
+    settings = config.get("config")
+    if isinstance(settings, dict):
+        words = ["fedwise", "train", "--selection", "selection.json"]
+        for name in ("rounds", "strategy", "sampler", "model", "seed"):
+            if name in settings:
+                words += [f"--{name}", str(settings[name])]
+        lines.append(shlex.join([*words, "-o", "run"]))
+    lines.append("fedwise report " + ("run" if config else "selection.json") + " -o report.html")
+    return lines

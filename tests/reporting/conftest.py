@@ -1,0 +1,59 @@
+"""A small pool, a selection of it, and a run directory as training leaves one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import fedwise as fw
+from fedwise.search import select
+from fedwise.search.selection import Selection
+from reporting.report_kit import NAMES, make_pool, metrics
+
+
+@pytest.fixture(scope="session")
+def pool(small_schema: fw.Schema) -> fw.Pool:
+    """Eight clients at epsilon 1."""
+    return make_pool(small_schema, NAMES)
+
+
+@pytest.fixture(scope="session")
+def selection(pool: fw.Pool) -> Selection:
+    """Three of the eight, with all the evidence."""
+    return select(pool, 3, seed=0)
+
+
+@pytest.fixture
+def run(tmp_path: Path, pool: fw.Pool, selection: Selection) -> Path:
+    """A run directory with a selection, metrics, a comparison and an audit."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    selection.save(folder / "selection.json")
+    metrics(0.6, 0).write_parquet(folder / "metrics.parquet")
+    parts = [
+        metrics(0.5, number).select(
+            pl.lit(name).alias("federation"),
+            pl.lit("fedavg").alias("strategy"),
+            pl.lit(0).alias("seed"),
+            pl.all(),
+        )
+        for number, name in enumerate(("random 1", "random 2", "everyone"))
+    ]
+    pl.concat(parts).write_parquet(folder / "comparison.parquet")
+    (folder / "config.json").write_text(
+        json.dumps(
+            {
+                "config": {"rounds": 4, "strategy": "fedavg", "sampler": "full", "model": "mlp", "seed": 0},
+                "federation": list(selection.clients),
+                "fingerprint": "ab" * 32,
+            }
+        )
+    )
+    attack = {"epsilon": 1.0, "trials": 400, "auc": 0.5512, "auc_std_error": 0.0201, "auc_theory": 0.5573}
+    attack |= {"tpr_at_1_percent": 0.0121, "tpr_theory": 0.0145, "epsilon_lower_bound": 0.11, "ok": True}
+    attacks = [{**attack, "attack": kind, "roc": {"fpr": [0.1]}} for kind in ("single", "joint")]
+    (folder / "audit.json").write_text(json.dumps({"calibration": "tight", "audits": attacks}))
+    return folder

@@ -1,0 +1,174 @@
+"""Where the parts of a report come from: run directories, selection files, comparisons, baselines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import polars as pl
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import fedwise as fw
+from conftest import SMALL
+from fedwise.cli.report import report as command
+from fedwise.reporting import build_report
+from fedwise.reporting.source import CHOSEN, split_comparison
+from fedwise.search.selection import Selection
+from reporting.report_kit import make_releases, metrics
+
+
+@pytest.fixture
+def releases(tmp_path: Path) -> Path:
+    folder = tmp_path / "elsewhere"
+    for number, found in enumerate(make_releases(fw.Schema.parse(SMALL))):
+        found.save(folder / f"{number}.release.json")
+    return folder
+
+
+def test_run_directory_brings_everything(run: Path, releases: Path, selection: Selection) -> None:
+    values = build_report(run, releases=releases).values
+    assert values.verdict.loss == selection.loss
+    assert values.training is not None
+    labels = list(dict.fromkeys(curve.label for curve in values.training.curves))
+    assert labels == [CHOSEN, "Random federations", "everyone"]
+    assert next(c.seeds for c in values.training.curves if c.label == "Random federations") == 2
+    assert [audit.attack for audit in values.audits] == ["single", "joint"]
+    assert values.digests["Training data"] == "ab" * 32
+    assert values.commands[0].startswith("fedwise select elsewhere/ -k 3 --method")
+    assert values.commands[1].startswith("fedwise train --selection selection.json --rounds 4")
+    assert str(run.parent) not in json.dumps(msgspec.to_builtins(values))
+
+
+def test_selection_file_alone(run: Path, releases: Path) -> None:
+    values = build_report(run / "selection.json").values
+    assert values.training is None
+    assert values.clients == []
+    assert build_report(run / "selection.json", releases=releases).values.clients
+
+
+def test_run_of_given_clients_is_described(run: Path, releases: Path, selection: Selection) -> None:
+    (run / "selection.json").unlink()
+    values = build_report(run, releases=releases).values
+    assert values.verdict.method == "given"
+    assert values.verdict.clients == list(selection.clients)
+    assert values.verdict.loss == pytest.approx(selection.loss, abs=1e-9)
+    assert "nothing is proven" in values.verdict.statement
+    with pytest.raises(fw.FedwiseError, match="--releases"):
+        build_report(run)
+
+
+def test_training_says_what_it_did_not_protect(run: Path) -> None:
+    assert "no differential privacy" in build_report(run).values.privacy.training[0]
+    costs = [
+        {
+            "client": "CA",
+            "selected": True,
+            "release": 1.0,
+            "training": 2.0,
+            "joint": 2.345,
+            "summed": 3.0,
+            "delta": 2e-5,
+        },
+        {
+            "client": "NY",
+            "selected": False,
+            "release": 1.0,
+            "training": 0.0,
+            "joint": 1.0,
+            "summed": 1.0,
+            "delta": 1e-5,
+        },
+    ]
+    (run / "privacy.json").write_text(json.dumps(costs))
+    notes = build_report(run).values.privacy.training
+    assert "2.345" in notes[0]
+    assert "1.000" in notes[1]
+
+
+def test_baselines_join_the_comparison(run: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    metrics(0.4, 5).write_parquet(other / "metrics.parquet")
+    training = build_report(run, baselines={"Plain": [other, other / "metrics.parquet"]}).values.training
+    assert training is not None
+    found = {m.label: m for m in training.final if m.metric == "f1"}
+    assert found["Plain"].value == pytest.approx(metrics(0.4, 5).filter(metric="f1", rows="all")["value"][-1])
+
+
+def test_final_values_and_intervals() -> None:
+    from fedwise.reporting.training import training
+
+    one, two = metrics(0.5, 0), metrics(0.5, 1)
+    last = [frame.filter(metric="spd", rows="all")["value"][-1] for frame in (one, two)]
+    both = training({"A": [one, two]})
+    single = training({"A": one})
+    assert both is not None
+    assert single is not None
+    spd = next(m for m in both.final if m.metric == "spd")
+    assert spd.value == pytest.approx(sum(last) / 2)
+    assert (spd.low, spd.high) == (min(last), max(last))
+    spd = next(m for m in single.final if m.metric == "spd")
+    assert (spd.low, spd.high) == pytest.approx((last[0] - 0.01, last[0] + 0.01))
+    assert both.attribute == "SEX"
+    assert training({"A": one.filter(pl.col("rows") == "training")}) is None
+
+
+def test_comparison_with_strategies_names_them() -> None:
+    table = pl.concat(
+        metrics(0.5, 0).select(pl.lit("mine").alias("federation"), pl.lit(name).alias("strategy"), pl.all())
+        for name in ("fedavg", "fedprox")
+    )
+    assert list(split_comparison(table)) == [f"{CHOSEN} · fedavg", f"{CHOSEN} · fedprox"]
+    with pytest.raises(fw.FedwiseError, match="fedwise compare"):
+        split_comparison(metrics(0.5, 0))
+
+
+@pytest.mark.parametrize("part", ["releases", "audit", "comparison"])
+def test_parts_that_do_not_exist_are_named(run: Path, part: str) -> None:
+    with pytest.raises(fw.FedwiseError, match="nowhere"):
+        build_report(run, **{part: "nowhere"})  # type: ignore[arg-type]
+
+
+def test_damaged_parts_are_named(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(fw.FedwiseError, match="does not exist"):
+        build_report(tmp_path / "nothing")
+    (run / "audit.json").write_text('{"audits": [{"auc": "high"}]}')
+    with pytest.raises(fw.FedwiseError, match=r"audit\.json"):
+        build_report(run)
+    (run / "audit.json").unlink()
+    (run / "metrics.parquet").write_bytes(b"not parquet")
+    with pytest.raises(fw.FedwiseError, match=r"metrics\.parquet"):
+        build_report(run)
+
+
+def invoke(*words: str) -> tuple[int, str, BaseException | None]:
+    app = typer.Typer()
+    app.command()(command)
+    done = CliRunner().invoke(app, list(words))
+    return done.exit_code, done.stdout, done.exception
+
+
+def test_command_writes_one_page(run: Path, releases: Path, tmp_path: Path) -> None:
+    page = tmp_path / "out" / "page.html"
+    code, _, error = invoke(
+        str(run), "--releases", str(releases), "-o", str(page), "--baseline", f"Again={run}"
+    )
+    assert (code, error) == (0, None)
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    _, _, error = invoke(str(run), "-o", str(page))
+    assert isinstance(error, fw.FedwiseError)
+    assert "--force" in str(error)
+
+
+def test_command_prints_the_same_as_json(run: Path, releases: Path) -> None:
+    code, out, _ = invoke(str(run), "--releases", str(releases), "--json")
+    assert code == 0
+    assert json.loads(out) == json.loads(msgspec.json.encode(build_report(run, releases=releases).to_dict()))
+
+
+def test_command_explains_a_bad_baseline(run: Path) -> None:
+    _, _, error = invoke(str(run), "--baseline", "oops")
+    assert "LABEL=RUN" in str(error)
