@@ -18,7 +18,8 @@ from ..training.model import Model
 from ..training.samplers import Sampler, make_sampler
 from ..training.strategies import ServerState, Strategy, make_strategy
 from .grid import FederationGrid
-from .training import LOSS_ACTION, read_update, write_instruction, write_vector
+from .guard import LOSS_ACTION
+from .training import read_update, write_instruction, write_vector
 
 _LOG = logging.getLogger("flwr")
 

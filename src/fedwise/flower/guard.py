@@ -1,0 +1,142 @@
+"""Guard: the owner's policy in front of every message a node receives, whoever wrote the app's handlers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+from flwr.app import Context, Error, Message
+from flwr.clientapp import ClientApp
+
+from ..errors import FedwiseError
+from ..owner.admission import Asked, admit
+from ..owner.policy import Declined, Policy, Refusal
+from . import wire
+
+_LOG = logging.getLogger("flwr")
+#: Flower's code for an exception in a ClientApp.
+_RAISED = 2
+#: Flower routes ``query.fedwise_loss`` to ``@app.query("fedwise_loss")``.
+LOSS_ACTION = "fedwise_loss"
+FAILED = Refusal.FAILED.sentence
+#: Set while a message that the guard of its app let pass is handled.
+_ADMITTED: ContextVar[bool] = ContextVar("fedwise_admitted", default=False)
+
+Handler = Callable[[Message, Context], Message]
+
+
+class GuardedApp(ClientApp):  # type: ignore[misc]  # flwr is not typed for us
+    """A ClientApp that asks the owner's policy before any mod or handler sees a message."""
+
+    fedwise_guard: Guard
+
+    def __call__(self, message: Message, context: Context) -> Message:
+        """Execute the app, if the policy allows the message."""
+        return self.fedwise_guard(message, context, super().__call__)
+
+
+class Guard:
+    """Lets a message pass to an app, or answers it with a reason from a fixed list.
+
+    Attributes
+    ----------
+    policy
+        Where the app says the policy is; the node's own configuration goes first.
+    private
+        Types of messages that fedwise's DP-SGD answers. Flower refuses a second handler for a type, so nobody
+        else can answer these.
+    masked
+        Whether the app's updates go through secure aggregation.
+    """
+
+    def __init__(self) -> None:
+        self.policy: Any = None
+        self.private: set[str] = set()
+        self.masked = False
+
+    def __call__(self, message: Message, context: Context, call_next: Handler) -> Message:
+        kind = message.metadata.message_type
+        try:
+            asked = classify(kind)
+            if asked is not Asked.RELEASE:  # a plan is checked, and declined, by the handler that reads it
+                policy = find_policy(self.policy, context)
+                admit(policy, asked, name=kind, private=kind in self.private, masked=self.masked)
+        except Exception as cause:
+            return refuse(message, cause)
+        admitted = _ADMITTED.set(True)
+        try:
+            return call_next(message, context)
+        except Exception as cause:
+            return refuse(message, cause)
+        finally:
+            _ADMITTED.reset(admitted)
+
+
+def guard(app: ClientApp, *, policy: Any = None) -> Guard:
+    """Put the owner's policy in front of `app`: of handlers it has, and of those it will get."""
+    if not isinstance(app, GuardedApp):
+        # In place: apps are module-level objects that Flower finds by name, decorated before and after this.
+        app.__class__ = GuardedApp
+        app.fedwise_guard = Guard()
+    found: Guard = app.fedwise_guard
+    if found.policy is None:
+        found.policy = policy
+    return found
+
+
+def guard_mod(message: Message, context: Context, call_next: Handler) -> Message:
+    """A Flower mod that asks the node's policy, and keeps the text of exceptions on the node.
+
+    Flower sends ``str(exception)`` of a failing handler to the server, and that text may quote a record.
+    With ``ClientApp(mods=[guard_mod])`` the server gets a fixed sentence, the node's log the type. A node with
+    a policy in its configuration answers what that policy allows, also in an app without `release_app`.
+    """
+    try:
+        kind = message.metadata.message_type
+        asked = classify(kind)
+        if not _ADMITTED.get() and "policy" in context.node_config and asked is not Asked.RELEASE:
+            admit(find_policy(None, context), asked, name=kind)
+        return call_next(message, context)
+    except Exception as cause:
+        return refuse(message, cause)
+
+
+def classify(kind: str) -> Asked:
+    """What a message of this type wants."""
+    if kind == wire.MESSAGE_TYPE:
+        return Asked.RELEASE
+    category = kind.split(".")[0]
+    if category == "train":
+        return Asked.TRAINING
+    if category == "evaluate" or kind == f"query.{LOSS_ACTION}":
+        return Asked.METRICS
+    return Asked.OTHER
+
+
+def refuse(message: Message, cause: Exception) -> Message:
+    """An error with a sentence from the fixed list; the node's log says more."""
+    kind = message.metadata.message_type
+    if isinstance(cause, Declined):
+        _LOG.warning("fedwise: declined a %s message: %s", kind, cause.refusal.sentence)
+        return Message(Error(code=_RAISED, reason=cause.refusal.sentence), reply_to=message)
+    _LOG.error("fedwise: a %s message failed with %s", kind, describe(cause))
+    return Message(Error(code=_RAISED, reason=FAILED), reply_to=message)
+
+
+def find_policy(source: Any, context: Context) -> Policy:
+    """The owner's policy: the node's own configuration first, then the app's. Raises `Declined`."""
+    try:
+        found = context.node_config.get("policy") or (source(context) if callable(source) else source)
+        if found is None:
+            raise FedwiseError("no policy file; name one with --node-config 'policy=\"policy.toml\"'")
+        return found if isinstance(found, Policy) else Policy.load(str(found))
+    except Exception as cause:
+        _LOG.error("fedwise: the policy cannot be used: %s", describe(cause))
+        raise Declined(Refusal.POLICY) from None
+
+
+def describe(cause: Exception) -> str:
+    """fedwise's own errors hold no data; of any other exception only the type is told."""
+    return f"{type(cause).__name__}: {cause}" if isinstance(cause, FedwiseError) else type(cause).__name__
