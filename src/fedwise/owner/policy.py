@@ -83,6 +83,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     train_epsilon, train_delta, train_rounds, train_clip
         Promise of the training phase: DP-SGD with noise for `train_rounds` rounds, and no round more. Default:
         updates leave without noise of their own (use secure aggregation, or trust the coordinator).
+    least_cohort
+        Fewest clients whose sum this node takes part in under secure aggregation, itself included; at least 2.
     simulated_seed
         Seeded noise for experiments on public data: NO privacy, no ledger, and every release says so.
     """
@@ -100,6 +102,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     train_delta: float = 1e-5
     train_rounds: int = 0
     train_clip: float = 1.0
+    least_cohort: int = 3
     simulated_seed: int | None = None
 
     def __post_init__(self) -> None:
@@ -116,6 +119,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             raise FedwiseError(
                 "policy must give train_epsilon and train_rounds together; give both or neither"
             )
+        if self.least_cohort < 2:
+            raise FedwiseError(f"policy least_cohort must be at least 2, got {self.least_cohort}")
 
     @classmethod
     def load(cls, path: str | Path) -> Policy:
