@@ -159,7 +159,11 @@ class SecAgg(GridView):
 
     def _terms(self, clients: int) -> Setup:
         asked = self.reconstruction_threshold
-        threshold = asked if isinstance(asked, int) else max(round(asked * clients), 2)
+        if isinstance(asked, int):
+            threshold = asked
+        else:
+            # Rounding must not turn a share above half into half, which clients refuse.
+            threshold = max(round(asked * clients), clients // 2 + 1 if asked > 0.5 else 2)
         return Setup(clients, threshold, self.clipping_range, self.max_weight)
 
 
