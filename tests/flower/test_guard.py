@@ -11,7 +11,17 @@ from flwr.clientapp import ClientApp
 
 import fedwise as fw
 from conftest import SMALL, make_people
-from fedwise.flower import InProcessGrid, guard_mod, release_app, release_mod, train_app, wire
+from fedwise.flower import (
+    FederationGrid,
+    InProcessGrid,
+    SecAgg,
+    guard_mod,
+    release_app,
+    release_mod,
+    secagg_mod,
+    train_app,
+    wire,
+)
 from fedwise.flower.guard import LOSS_ACTION, classify
 from fedwise.flower.training import write_vector
 from fedwise.owner.admission import Asked
@@ -251,3 +261,32 @@ def test_a_guarded_app_takes_array_records_of_any_shape(tmp_path, small_schema, 
         ),
     ):
         assert send(grid, "train", records).error.reason == Refusal.PARAMETERS.sentence
+
+
+@pytest.mark.parametrize("mods", [[], [secagg_mod]], ids=["without the mod", "with it"])
+@pytest.mark.parametrize(
+    "terms", [{}, {"secure_aggregation": True}, {"secure_aggregation": True, **PRIVATE}], ids=str
+)
+def test_secure_aggregation_is_the_guards_own(tmp_path, small_schema, model, mods, terms):
+    """The policy asks for masks: an app that forgot the mod still sends nothing else, and rounds count once."""
+    app = ClientApp(mods=mods)
+    release_app(app)
+    train_app(app, schema=small_schema, model=model, settings=Settings(lr=0.01, batch=64))
+    names = ["ash", "birch", "cedar"]
+    limits = {} if "train_epsilon" in terms else {"train_rounds": 2, "evaluations": 1}
+    grid = InProcessGrid(
+        app, [make_node(tmp_path, name, seed=i, **limits, **terms) for i, name in enumerate(names)]
+    )
+    plan = fw.plan(small_schema, epsilon=1.0)
+    for node in (1001, 1002, 1003):
+        grid.send_and_receive([Message(wire.request(plan.encode()), node, wire.MESSAGE_TYPE)])
+    secure = SecAgg(FederationGrid(grid, dict(zip(names, (1001, 1002, 1003), strict=True))), max_weight=1000)
+    for _ in range(2):
+        messages = [Message(content(model), node, "train") for node in (1001, 1002, 1003)]
+        (reply,) = secure.send_and_receive(messages, timeout=30)
+        assert np.abs(reply.content["arrays"][model.names[0]].numpy()).max() < 8
+    if "secure_aggregation" in terms or mods:
+        assert send(grid, "train", content(model)).has_error()
+        assert send(grid, "evaluate", content(model)).has_error()
+    balance = fw.Ledger(tmp_path / "ash/budget.db").balance()
+    assert (balance.rounds, balance.open_rounds) == ((2, 0) if "train_epsilon" in terms else (0, 2))

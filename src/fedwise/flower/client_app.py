@@ -64,8 +64,7 @@ def release_mod(
 
     Put it first: it answers plans, and lets other messages pass as the policy allows.
     """
-    releaser, guarded = Releaser(data, policy), Guard()
-    guarded.policy = policy
+    releaser, guarded = Releaser(data, policy), Guard(policy)
 
     def mod(message: Message, context: Context, call_next: Handler) -> Message:
         if message.metadata.message_type == wire.MESSAGE_TYPE:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Literal
 
 from flwr.app import Context, Error, Message
 from flwr.clientapp import ClientApp
@@ -14,6 +14,7 @@ from ..errors import FedwiseError
 from ..owner.admission import Asked, admit
 from ..owner.policy import Declined, Policy, Refusal
 from . import wire
+from .secagg_wire import RECORD
 
 _LOG = logging.getLogger("flwr")
 #: Flower's code for an exception in a ClientApp.
@@ -21,8 +22,8 @@ _RAISED = 2
 #: Flower routes ``query.fedwise_loss`` to ``@app.query("fedwise_loss")``.
 LOSS_ACTION = "fedwise_loss"
 FAILED = Refusal.FAILED.sentence
-#: Set while a message that the guard of its app let pass is handled.
-_ADMITTED: ContextVar[bool] = ContextVar("fedwise_admitted", default=False)
+#: Set while a message is handled that the guard of its app let pass: in the clear, or inside a masked sum.
+_ADMITTED: ContextVar[Literal["no", "open", "masked"]] = ContextVar("fedwise_admitted", default="no")
 
 Handler = Callable[[Message, Context], Message]
 
@@ -47,31 +48,40 @@ class Guard:
     private
         Types of messages that fedwise's DP-SGD answers. Flower refuses a second handler for a type, so nobody
         else can answer these.
-    masked
-        Whether the app's updates go through secure aggregation.
     """
 
-    def __init__(self) -> None:
-        self.policy: Any = None
+    def __init__(self, policy: Any = None) -> None:
+        self.policy = policy
         self.private: set[str] = set()
-        self.masked = False
 
     def __call__(self, message: Message, context: Context, call_next: Handler) -> Message:
+        """The app's answer, or a refusal."""
         kind = message.metadata.message_type
-        try:
-            asked = classify(kind)
+        asked = classify(kind)
+        masked = asked in (Asked.TRAINING, Asked.METRICS) and is_masked(message)
+
+        def admitted(inner: Message, inner_context: Context) -> Message:
             if asked is not Asked.RELEASE:  # a plan is checked, and declined, by the handler that reads it
-                policy = find_policy(self.policy, context)
-                admit(policy, asked, name=kind, private=kind in self.private, masked=self.masked)
-        except Exception as cause:
-            return refuse(message, cause)
-        admitted = _ADMITTED.set(True)
+                admit(policy, asked, name=kind, private=kind in self.private, masked=masked)
+            token = _ADMITTED.set("masked" if masked else "open")
+            try:
+                return call_next(inner, inner_context)
+            finally:
+                _ADMITTED.reset(token)
+
         try:
-            return call_next(message, context)
+            if asked is Asked.RELEASE:
+                return admitted(message, context)
+            policy = find_policy(self.policy, context)
+            if not masked:
+                return admitted(message, context)
+            from .secagg_client import secagg_mod_for
+
+            # The guard speaks the protocol itself, so that leaving the mod out of an app opens nothing, and what
+            # the policy counts is counted once in a round: when the update is asked for.
+            return secagg_mod_for(policy)(message, context, admitted)
         except Exception as cause:
             return refuse(message, cause)
-        finally:
-            _ADMITTED.reset(admitted)
 
 
 def guard(app: ClientApp, *, policy: Any = None) -> Guard:
@@ -79,7 +89,7 @@ def guard(app: ClientApp, *, policy: Any = None) -> Guard:
     if not isinstance(app, GuardedApp):
         # In place: apps are module-level objects that Flower finds by name, decorated before and after this.
         app.__class__ = GuardedApp
-        app.fedwise_guard = Guard()
+        app.fedwise_guard = Guard(policy)
     found: Guard = app.fedwise_guard
     if found.policy is None:
         found.policy = policy
@@ -96,11 +106,21 @@ def guard_mod(message: Message, context: Context, call_next: Handler) -> Message
     try:
         kind = message.metadata.message_type
         asked = classify(kind)
-        if not _ADMITTED.get() and "policy" in context.node_config and asked is not Asked.RELEASE:
+        if _ADMITTED.get() == "no" and "policy" in context.node_config and asked is not Asked.RELEASE:
             admit(find_policy(None, context), asked, name=kind)
         return call_next(message, context)
     except Exception as cause:
         return refuse(message, cause)
+
+
+def is_masked(message: Message) -> bool:
+    """Whether a message belongs to secure aggregation."""
+    return message.has_content() and RECORD in message.content.config_records
+
+
+def masked_already() -> bool:
+    """Whether the guard of the app masks the answer to the message at hand."""
+    return _ADMITTED.get() == "masked"
 
 
 def classify(kind: str) -> Asked:

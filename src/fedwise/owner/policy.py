@@ -111,6 +111,10 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     messages
         Types of other messages that the app may answer, e.g. ``["query.version"]``. Default: none; what they
         answer is the owner's responsibility, so none may be named beside `train_epsilon`.
+        Promise of the training phase: DP-SGD with noise for `train_rounds` rounds, and no round more. Default:
+        updates leave without noise of their own (use secure aggregation, or trust the coordinator).
+    least_cohort
+        Fewest clients whose sum this node takes part in under secure aggregation, itself included; at least 2.
     simulated_seed
         Seeded noise for experiments on public data: NO privacy, no ledger, and every release says so.
     """
@@ -132,6 +136,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     evaluations: int | None = None
     secure_aggregation: bool = False
     messages: tuple[str, ...] = ()
+    least_cohort: int = 3
     simulated_seed: int | None = None
 
     def __post_init__(self) -> None:
@@ -169,6 +174,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             raise FedwiseError(f"policy train_clip must be a finite number above 0, got {self.train_clip}")
         if self.train_population is not None and self.train_population < 1:
             raise FedwiseError(f"policy train_population must be at least 1, got {self.train_population}")
+        if self.least_cohort < 2:
+            raise FedwiseError(f"policy least_cohort must be at least 2, got {self.least_cohort}")
 
     @classmethod
     def load(cls, path: str | Path) -> Policy:
