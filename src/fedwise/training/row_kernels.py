@@ -191,3 +191,24 @@ def clipped_sum(
         reached = _add(sizes, offsets, hot, dense, dense_at, row, acts, deltas, scale, 1, total)
         if reached > unit * unit:
             _add(sizes, offsets, hot, dense, dense_at, row, acts, deltas, scale, -1, total)
+
+
+@_compile
+def clipped_rows(gradients: Floats32, clip: float, unit: int, margin: float, total: Ints) -> None:
+    """As `clipped_sum`, for gradients that are there already, shape (rows, parameters)."""
+    for n in range(gradients.shape[0]):
+        gradient = gradients[n]
+        squares = 0.0
+        for i in range(gradient.shape[0]):
+            squares += np.float64(gradient[i]) * np.float64(gradient[i])
+        if not math.isfinite(squares) or squares == 0.0:
+            continue
+        scale = unit * margin / max(clip, math.sqrt(squares))
+        reached = np.int64(0)
+        for i in range(gradient.shape[0]):
+            q = np.int64(np.float64(gradient[i]) * scale)
+            reached += q * q
+            total[i] += q
+        if reached > unit * unit:
+            for i in range(gradient.shape[0]):
+                total[i] -= np.int64(np.float64(gradient[i]) * scale)
