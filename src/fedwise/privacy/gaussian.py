@@ -81,7 +81,8 @@ def box_muller(
     first: npt.NDArray[np.uint64], second: npt.NDArray[np.uint64]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Standard normal pairs, shape (2, pairs), and their radius, in double precision."""
-    radius = np.sqrt(-2.0 * np.log((first + 0.5) * 2.0**-64))
+    # 0 − … and not −…: the radius of U₁ = 1 is 0, not −0, whose inverse would be −∞.
+    radius = np.sqrt(0.0 - 2.0 * np.log((first + 0.5) * 2.0**-64))
     angle = (second + 0.5) * (2.0**-64 * 2 * math.pi)
     values = np.empty((2, len(first)))
     np.multiply(radius, np.cos(angle), out=values[0])

@@ -109,7 +109,10 @@ def _try_out(torch: Any, module: Any, inputs: int) -> None:
     with torch.no_grad():
         together = module(probe).reshape(-1)
         drawn = not torch.equal(random, torch.random.get_rng_state())
-        alone = torch.cat([module(row[None]).reshape(-1) for row in probe])
+        try:
+            alone = torch.cat([module(row[None]).reshape(-1) for row in probe])
+        except ValueError:  # BatchNorm refuses a row without company
+            alone = torch.full((len(probe),), math.nan)
     after = dict(module.named_buffers())
     for name, value in before.items():
         if name not in after or not torch.equal(value, after[name]):
@@ -123,6 +126,6 @@ def _try_out(torch: Any, module: Any, inputs: int) -> None:
         )
     if together.shape != (len(probe),) or not torch.allclose(together, alone, rtol=1e-3, atol=1e-5):
         raise FedwiseError(
-            "module must give each row an output of its own, whatever the other rows are; "
-            "private training bounds what one row can do"
+            "module must give each row an output of its own, whatever the other rows are: private training "
+            "bounds what one row can do; use GroupNorm or LayerNorm in place of BatchNorm"
         )

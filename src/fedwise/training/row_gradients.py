@@ -113,13 +113,15 @@ class ModuleGradients:
         x: Any
         y: Any
         x, y = self.rows.tensors
-        total = torch.zeros(len(theta), dtype=torch.int64)
+        total = np.zeros(len(theta), dtype=np.int64)
         with torch.no_grad():
             at = 0
             for p in self.learned.values():
                 p.copy_(torch.from_numpy(theta[at : at + p.numel()].reshape(p.shape)))
                 at += p.numel()
         for block in torch.from_numpy(chosen).split(_BLOCK):
+            if not len(block):
+                continue
             for p in self.learned.values():
                 p.grad = p.grad_sample = None
             with warnings.catch_warnings():
@@ -128,27 +130,18 @@ class ModuleGradients:
                 torch.nn.functional.binary_cross_entropy_with_logits(
                     logits, y[block], reduction="sum"
                 ).backward()
-            with torch.no_grad():
-                total += self._on_grid(len(block), clip).sum(dim=0)
-        found: Ints = total.numpy()
-        return found
+            row_kernels.clipped_rows(self._gradients(len(block)), clip, UNIT, _MARGIN, total)
+        return total
 
-    def _on_grid(self, count: int, clip: float) -> Any:
-        """Clipped row gradients as integers, shape (count, trained parameters)."""
+    def _gradients(self, count: int) -> npt.NDArray[np.float32]:
+        """Gradients of the rows last seen, shape (count, trained parameters); zero where one took no part."""
         torch = import_torch()
         parts = [
             torch.zeros((count, p.numel())) if p.grad_sample is None else p.grad_sample.reshape(count, -1)
             for p in self.learned.values()
         ]
-        gradients = torch.cat(parts, dim=1).double()
-        squares = (gradients * gradients).sum(dim=1)
-        finite = torch.isfinite(squares)
-        scale = UNIT * _MARGIN / squares.sqrt().clamp(min=clip)
-        # A product of NaN and 0 is NaN: rows that are not finite are replaced, not multiplied.
-        gradients = torch.where(finite[:, None], gradients * scale[:, None], 0.0)
-        integers = gradients.trunc().long()
-        within = (integers * integers).sum(dim=1) <= UNIT * UNIT
-        return torch.where(within[:, None], integers, 0)
+        found: npt.NDArray[np.float32] = torch.cat(parts, dim=1).detach().float().numpy()
+        return found
 
 
 def positions(model: Model) -> dict[str, Ints]:

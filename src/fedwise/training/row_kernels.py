@@ -17,11 +17,11 @@ import numpy.typing as npt
 Floats32 = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
 
-#: No assumption about NaN and infinity: they must show in the norm. Sums may be taken in another order, the
-#: same one for every row.
-_compile: Any = numba.njit(
-    cache=True, nogil=True, error_model="numpy", fastmath={"contract", "nsz", "reassoc"}
-)
+#: No assumption about NaN and infinity, and no reassociation: with it ``x − x`` may become 0, and by that
+#: the compiler's own test for a finite number would call NaN one. Norms are compared with `_HUGE` for this
+#: reason: NaN fails every comparison.
+_compile: Any = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "nsz"})
+_HUGE = 1e300
 
 
 @_compile
@@ -185,9 +185,37 @@ def clipped_sum(
         deltas[layers - 1, 0] = p - y[row]
         _backward(theta, sizes, offsets, acts, deltas)
         squares = _squared_norm(sizes, hot, dense, row, acts, deltas)
-        if not math.isfinite(squares) or squares == 0.0:
+        if not 0.0 < squares < _HUGE:
             continue
         scale = unit * margin / max(clip, math.sqrt(squares))
         reached = _add(sizes, offsets, hot, dense, dense_at, row, acts, deltas, scale, 1, total)
         if reached > unit * unit:
             _add(sizes, offsets, hot, dense, dense_at, row, acts, deltas, scale, -1, total)
+
+
+@_compile
+def clipped_rows(gradients: Floats32, clip: float, unit: int, margin: float, total: Ints) -> None:
+    """As `clipped_sum`, for gradients that are there already, shape (rows, parameters)."""
+    for n in range(gradients.shape[0]):
+        gradient = gradients[n]
+        # Four sums at a time: one would wait for each addition.
+        s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
+        for i in range(0, gradient.shape[0] - 3, 4):
+            s0 += np.float64(gradient[i]) * np.float64(gradient[i])
+            s1 += np.float64(gradient[i + 1]) * np.float64(gradient[i + 1])
+            s2 += np.float64(gradient[i + 2]) * np.float64(gradient[i + 2])
+            s3 += np.float64(gradient[i + 3]) * np.float64(gradient[i + 3])
+        for i in range(gradient.shape[0] // 4 * 4, gradient.shape[0]):
+            s0 += np.float64(gradient[i]) * np.float64(gradient[i])
+        squares = s0 + s1 + s2 + s3
+        if not 0.0 < squares < _HUGE:
+            continue
+        scale = unit * margin / max(clip, math.sqrt(squares))
+        reached = np.int64(0)
+        for i in range(gradient.shape[0]):
+            q = np.int64(np.float64(gradient[i]) * scale)
+            reached += q * q
+            total[i] += q
+        if reached > unit * unit:
+            for i in range(gradient.shape[0]):
+                total[i] -= np.int64(np.float64(gradient[i]) * scale)
