@@ -38,7 +38,6 @@ def audit(
     from ..errors import CheckFailed, PlanError
     from ..files import write_new
     from ..planning import plan as make_plan
-    from ..schema.frame import read
     from .plan import load_schema
 
     try:
@@ -46,7 +45,7 @@ def audit(
     except ValueError:
         raise PlanError(f"--epsilon must be numbers separated by commas, got '{epsilon}'") from None
     known = load_schema(schema)
-    rows = read(data)
+    rows = known.read(data)
     results = []
     with progress() as bar:
         task = bar.add_task("attacking", total=2 * len(budgets), best="")

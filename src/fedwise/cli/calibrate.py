@@ -120,7 +120,7 @@ def _exact(frames: dict[str, object], schema: Schema, test: float, seed: int) ->
     from ..data.split import split_all
     from ..training.calibration import exact_estimates
 
-    train, _ = split_all(frames, test, seed=seed)
+    train, _ = split_all(frames, test, seed=seed, schema=schema)
     return exact_estimates(train, schema)
 
 

@@ -228,8 +228,12 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         """Write the schema as TOML."""
         Path(path).write_text(self.to_toml(), encoding="utf-8")
 
-    def select_rows(self, frame: FrameLike) -> pl.DataFrame:
-        """Read the needed columns of `frame` and keep the rows that satisfy `where`."""
+    def read(self, frame: FrameLike) -> pl.DataFrame:
+        """The columns the schema names, of every row: the one way from a frame or file to values.
+
+        Release, training, prediction and checks all read through here, so a column of text codes such as
+        ``01`` is text for each of them. Columns that are absent are left out; whoever needs one says so.
+        """
         rules = [Rule.parse(text) for text in self.where]
         wanted = dict.fromkeys(
             [name for column in self.columns for name in column.sources]
@@ -237,16 +241,24 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         )
         text = [name for column in self.columns for name in column.text_sources]
         text += [c.column for rule in rules for c in rule.comparisons if isinstance(c.value, str)]
-        rows = read(frame, list(wanted), text=text)
-        for rule in rules:
+        return read(frame, list(wanted), text=text)
+
+    def satisfied(self, rows: pl.DataFrame) -> npt.NDArray[np.bool_]:
+        """Which of the rows that `read` returned satisfy `where`, shape (rows,)."""
+        keep = np.ones(rows.height, dtype=bool)
+        for rule in (Rule.parse(text) for text in self.where):
             for name in rule.columns:
                 if name not in rows.columns:
                     raise DataError(
                         f"column '{name}' is missing from the data; the filter '{rule.text}' reads it"
                     )
-            yes, _ = rule.evaluate(rows)
-            rows = rows.filter(pl.Series(yes))
-        return rows
+            keep &= rule.evaluate(rows)[0]
+        return keep
+
+    def select_rows(self, frame: FrameLike) -> pl.DataFrame:
+        """Read the needed columns of `frame` and keep the rows that satisfy `where`."""
+        rows = self.read(frame)
+        return rows.filter(pl.Series(self.satisfied(rows))) if self.where else rows
 
     def encode(self, frame: FrameLike) -> npt.NDArray[np.int16]:
         """Turn rows into integer codes.
