@@ -23,12 +23,14 @@ Floats = npt.NDArray[np.float64]
 LOG2E = math.log2(math.e)
 #: Slopes of the loss see at least this many records in a cell: the logarithm of an empty cell has no slope.
 ONE_RECORD = 1.0
+#: Below this a cell is empty.
+_TINY = 1e-300
 
 
 def xlogx(counts: npt.ArrayLike) -> Floats:
-    """f(c) = c·log2 c of each count, and 0 for empty or negative ones."""
-    positive = np.maximum(np.asarray(counts, dtype=np.float64), 0.0)
-    found: Floats = positive * np.log2(positive, out=np.zeros_like(positive), where=positive > 0)
+    """f(c) = c·log2 c of each count, and 0 (to within 1e-297) for empty or negative ones, as in the kernels."""
+    positive = np.maximum(counts, _TINY)
+    found: Floats = positive * np.log2(positive)
     return found
 
 
