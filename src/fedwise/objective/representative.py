@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ..estimation.estimates import Estimates
-from ..objective.pfl import term_of
+from .information import informations
+from .pfl import Counts
+from .weights import term_of
 
 Floats = npt.NDArray[np.float64]
 
@@ -23,38 +24,25 @@ class Representative:
         self._shapes: list[tuple[int, int]] = []
         self._pool = np.zeros(0)
 
-    def rows(self, estimates: Estimates) -> Floats:
+    def rows(self, estimates: Counts) -> Floats:
         """The cells of the tables compared; sets the pool's information."""
         layout = estimates.layout
         kept = [j for j, (x, y) in enumerate(layout.pairs) if term_of(estimates.schema, x, y) is not None]
         self._shapes = [layout.shapes[j] for j in kept]
         rows = np.concatenate([estimates.cells[:, layout.slice(j)] for j in kept], axis=1)
-        self._pool = self._information(rows.sum(axis=0, keepdims=True))[0]
+        self._pool = self._informations(rows.sum(axis=0, keepdims=True))[0]
         return np.ascontiguousarray(rows)
 
     def evaluate(self, sums: Floats) -> Floats:
         """Distance of each summed row to the pool."""
-        distances: Floats = np.abs(self._information(sums) - self._pool).mean(axis=1)
+        distances: Floats = np.abs(self._informations(sums) - self._pool).mean(axis=1)
         return distances
 
-    def _information(self, sums: Floats) -> Floats:
-        """Plug-in mutual information of each table. Shape (batch, tables)."""
-        cells = np.maximum(sums, 0.0)
-        logs = cells * np.log2(np.maximum(cells, 1e-300))
+    def _informations(self, sums: Floats) -> Floats:
+        """Mutual information of each table. Shape (batch, tables)."""
         found = np.zeros((len(sums), len(self._shapes)))
         first = 0
         for j, (a, b) in enumerate(self._shapes):
-            table = cells[:, first : first + a * b].reshape(-1, a, b)
-            joint = logs[:, first : first + a * b].sum(axis=1)
-            down, across = table.sum(axis=2), table.sum(axis=1)
-            n = down.sum(axis=1)
-            parts = _entropy_sum(down) + _entropy_sum(across)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                found[:, j] = np.where(n > 0, np.log2(n) + (joint - parts) / n, 0.0)
+            found[:, j] = informations(sums[:, first : first + a * b].reshape(-1, a, b))
             first += a * b
         return found
-
-
-def _entropy_sum(counts: Floats) -> Floats:
-    sums: Floats = (counts * np.log2(np.maximum(counts, 1e-300))).sum(axis=1)
-    return sums

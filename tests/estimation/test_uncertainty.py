@@ -1,4 +1,4 @@
-"""Information: the gradient's sign, and error bars against Monte Carlo."""
+"""Uncertainty: error bars of the loss against Monte Carlo."""
 
 from __future__ import annotations
 
@@ -7,27 +7,8 @@ import pytest
 
 from estimation.noisy_pools import truth
 from fedwise.estimation.estimates import Estimates
-from fedwise.estimation.information import gradient, information, pointwise, standard_error
+from fedwise.estimation.uncertainty import standard_error
 from fedwise.objective.pfl import Weights, loss
-
-TABLE = np.array([[120.0, 30.0, 50.0], [40.0, 90.0, 70.0]])
-
-
-def test_gradient_is_pmi_minus_information_not_the_printed_sign() -> None:
-    numeric = np.zeros_like(TABLE)
-    for at in np.ndindex(*TABLE.shape):
-        step = np.zeros_like(TABLE)
-        step[at] = 1e-3
-        numeric[at] = (information(TABLE + step) - information(TABLE - step)) / 2e-3
-    np.testing.assert_allclose(gradient(TABLE), numeric, atol=1e-9)
-    n = TABLE.sum()
-    printed = -(pointwise(TABLE) + information(TABLE)) / n
-    assert np.abs(printed - numeric).max() > 0.5 * np.abs(numeric).max()
-
-
-def test_gradient_of_an_empty_table_is_zero() -> None:
-    np.testing.assert_array_equal(gradient(np.zeros((2, 2))), 0.0)
-    assert gradient(np.array([[5.0, -3.0], [0.0, 5.0]]))[0, 1] == 0.0
 
 
 def test_plain_error_is_the_spread_over_noise_draws() -> None:
@@ -38,9 +19,7 @@ def test_plain_error_is_the_spread_over_noise_draws() -> None:
     def plain(seed: int) -> Estimates:
         names = tuple("abcdef")
         cells = known.noisy(sigmas, seed)
-        return Estimates(
-            names, known.schema, known.layout, cells, cells[:, :12].sum(1), None, "plain", sigmas
-        )
+        return Estimates.plain(names, known.schema, known.layout, cells, sigmas)
 
     seen = np.std([loss(plain(seed), members, Weights()) for seed in range(400)])
     # 400 draws: the spread is known to 3.5%; 20% allows for that and for curvature.
