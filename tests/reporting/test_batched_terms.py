@@ -8,7 +8,7 @@ import pytest
 import fedwise as fw
 from fedwise.estimation import estimate
 from fedwise.objective.pfl import TERM_NAMES, Weights, loss, terms
-from fedwise.reporting import terms as batched
+from fedwise.view import terms as batched
 
 
 @pytest.mark.parametrize("estimator", ["shrinkage", "plain"])

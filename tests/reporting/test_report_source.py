@@ -99,12 +99,12 @@ def test_baselines_join_the_comparison(run: Path, tmp_path: Path) -> None:
 
 
 def test_final_values_and_intervals() -> None:
-    from fedwise.reporting.training import training
+    from fedwise.view.outcomes import outcome_of
 
     one, two = metrics(0.5, 0), metrics(0.5, 1)
     last = [frame.filter(metric="spd", rows="all")["value"][-1] for frame in (one, two)]
-    both = training({"A": [one, two]})
-    single = training({"A": one})
+    both = outcome_of({"A": [one, two]})
+    single = outcome_of({"A": one})
     assert both is not None
     assert single is not None
     spd = next(m for m in both.final if m.metric == "spd")
@@ -113,7 +113,7 @@ def test_final_values_and_intervals() -> None:
     spd = next(m for m in single.final if m.metric == "spd")
     assert (spd.low, spd.high) == pytest.approx((last[0] - 0.01, last[0] + 0.01))
     assert both.attribute == "SEX"
-    assert training({"A": one.filter(pl.col("rows") == "training")}) is None
+    assert outcome_of({"A": one.filter(pl.col("rows") == "training")}) is None
 
 
 def test_comparison_with_strategies_names_them() -> None:

@@ -19,9 +19,9 @@ from typing import Any, ClassVar, TypeVar
 import msgspec
 
 from ..errors import FedwiseError, MissingExtra
-from ..reporting.draw import VERSION
-from ..reporting.palette import css
 from ..search.control import cores
+from ..view.draw import VERSION
+from ..view.palette import css
 from .question import MAX_BYTES, Question
 from .session import Session, Stale
 

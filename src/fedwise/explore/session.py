@@ -16,12 +16,7 @@ from ..estimation import estimate
 from ..estimation.information import standard_error
 from ..objective.pfl import Terms
 from ..pool.pool import Pool
-from ..reporting import charts, gather
-from ..reporting.build import Report
-from ..reporting.forecast import forecaster, measures
-from ..reporting.palette import COLOURS, TERM_LABELS
-from ..reporting.terms import as_terms, client_terms, federation_terms, signs
-from ..reporting.values import Group, Measure, Point
+from ..reporting import Report
 from ..search import select
 from ..search.constraints import Constraints
 from ..search.control import Control
@@ -31,6 +26,14 @@ from ..search.neighbourhood import descend
 from ..search.problem import Problem
 from ..search.selection import Selection
 from ..search.sizes import parse_sizes
+from ..view import charts
+from ..view.forecasts import forecaster, measures
+from ..view.outcomes import Measure
+from ..view.palette import COLOURS, TERM_LABELS
+from ..view.promise import promise_of
+from ..view.state_map import tiles as state_tiles
+from ..view.tables import GroupRow, SizeRow
+from ..view.terms import as_terms, client_terms, federation_terms, signs
 from .question import Question
 from .rows import SharedRows
 
@@ -95,14 +98,14 @@ class Session:
     def describe(self) -> dict[str, Any]:
         """The pool: clients with their own terms and noise, the plan's promise, defaults and colours."""
         plan, estimates = self.pool.plan, self.estimates
-        promise = gather.privacy(plan, simulated=self.pool.simulated)
+        promise = promise_of(plan, simulated=self.pool.simulated)
         sizes = np.array([a * b for a, b in plan.layout.shapes])
         typical = float(np.median(sizes * plan.sigmas))
         flags = {flag.client: flag.reason for flag in self.pool.flags}
         alerts: dict[str, list[str]] = {}
         for alert in self.pool.alerts:
             alerts.setdefault(alert.client, []).append(alert.reason)
-        tiles = {tile.client: tile for tile in gather.tiles(estimates.clients, ())}
+        tiles = {tile.client: tile for tile in state_tiles(estimates.clients, ())}
         return {
             "schema": plan.schema.name,
             "privacy": msgspec.to_builtins(promise),
@@ -169,8 +172,8 @@ class Session:
     def _picture(self, question: Question, terms: Terms, loss: float) -> charts.Spec:
         everyone = as_terms(self.everyone)
         shown = [
-            Group(name="This federation", terms=terms, loss=loss),
-            Group(name="All clients", terms=everyone, loss=float(self.everyone @ signs(question.weights))),
+            GroupRow(name="This federation", terms=terms, loss=loss),
+            GroupRow(name="All clients", terms=everyone, loss=float(self.everyone @ signs(question.weights))),
         ]
         return charts.groups(shown, question.weights)
 
@@ -192,14 +195,14 @@ class Session:
         points = self.sizes(question, stale)
         return {"points": msgspec.to_builtins(points), "spec": charts.frontier(points) if points else None}
 
-    def sizes(self, question: Question, stale: Callable[[], bool]) -> list[Point]:
+    def sizes(self, question: Question, stale: Callable[[], bool]) -> list[SizeRow]:
         """Best loss by size under the same weights and constraints. Raises `Stale` when overtaken."""
         problem = self.rows.problem(question.weights)
         count = len(problem.clients)
         parse_sizes(question.k, count)
         largest = min(count, max(LARGEST, question.k + 3))
         sizes = list(range(1, largest + 1)) if count <= _LARGE else sorted({*_FEW, question.k})
-        points: list[Point] = []
+        points: list[SizeRow] = []
         for k in sizes:
             if stale():
                 raise Stale("a newer question arrived")
@@ -208,7 +211,7 @@ class Session:
             except Infeasible:
                 continue
             names = [self.estimates.clients[i] for i in found.members]
-            points.append(Point(k=k, loss=found.loss, terms=None, clients=names, chosen=k == question.k))
+            points.append(SizeRow(k=k, loss=found.loss, terms=None, clients=names, chosen=k == question.k))
         return points
 
     def settle(self, question: Question, stale: Callable[[], bool]) -> Selection:

@@ -24,8 +24,8 @@ from ..files import decode, read_bytes
 from ..objective.pfl import terms
 from ..pool.pool import Pool
 from ..search.selection import Selection
-from .build import Report
-from .values import AuditValue
+from ..view.tables import AuditRow
+from .report import Report
 
 #: How the chosen federation is called in charts and tables.
 CHOSEN = "Chosen federation"
@@ -209,10 +209,10 @@ def split_comparison(table: pl.DataFrame, *, chosen_known: bool = False) -> dict
 class _AuditFile(msgspec.Struct):
     """What a report reads of the file `fedwise audit` writes."""
 
-    audits: list[AuditValue]
+    audits: list[AuditRow]
 
 
-def _audits(path: Path) -> list[AuditValue]:
+def _audits(path: Path) -> list[AuditRow]:
     data = read_bytes(path, what="audit file", error=FedwiseError)
     return decode(data, _AuditFile, what=f"audit file '{path}'", error=FedwiseError).audits
 

@@ -1,4 +1,4 @@
-"""Build: values and charts become one self-contained page, one JSON object, or a notebook cell."""
+"""Report: everything about a selection, as a self-contained page, a JSON object or a notebook cell."""
 
 from __future__ import annotations
 
@@ -13,30 +13,98 @@ import msgspec
 
 from .. import __version__
 from ..auditing.audit import Audit
+from ..certificate import Assumption
 from ..errors import MissingExtra
 from ..estimation import estimate
 from ..files import write_new
+from ..objective.pfl import Terms, Weights
 from ..pool.pool import Pool
 from ..search.frontier import Frontier
 from ..search.frontier import frontier as trace_frontier
 from ..search.selection import Selection
-from . import charts, gather, outcome_charts, page
-from .alerts import alerts
-from .forecast import forecaster, measures
-from .map_chart import tile_map
-from .training import GAPS, METRICS, Runs, training
-from .values import AuditValue, Measure, Point, Values
+from ..view import charts, outcome_charts, tables
+from ..view.alerts import Notice, find_alerts
+from ..view.forecasts import forecaster, measures
+from ..view.outcomes import GAPS, METRICS, Measure, Runs, TrainingOutcome, outcome_of
+from ..view.promise import Promise, promise_of
+from ..view.state_map import Tile, tile_map, tiles
+from ..view.tables import AlternativeRow, AuditRow, ClientRow, GroupRow, SizeRow
+from . import page
 
 #: Largest size of the frontier, and the most work (clients × cells) for which it is computed unasked.
 LARGEST = 20
 _FRONTIER_CELLS = 2_000_000
 
 
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The federation, its loss and how sure we are."""
+
+    clients: list[str]
+    k: int
+    candidates: int
+    loss: float
+    std_error: float | None
+    terms: Terms
+    weights: Weights
+    objective: str
+    estimator: str
+    method: str
+    status: str
+    statement: str
+    noise_statement: str
+    assumptions: list[Assumption]
+    forecast: list[Measure]
+
+
+class SearchSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """How the search went."""
+
+    method: str
+    status: str
+    evaluations: int
+    seconds: float
+    seed: int | None
+    chains: int | None
+    agreed: int | None
+    trace: list[tuple[int, float]]
+
+
+class ReportValues(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole report."""
+
+    title: str
+    schema: str
+    version: str
+    verdict: Verdict
+    privacy: Promise
+    groups: list[GroupRow]
+    clients: list[ClientRow]
+    alternatives: list[AlternativeRow]
+    frontier: list[SizeRow]
+    search: SearchSummary
+    training: TrainingOutcome | None
+    audits: list[AuditRow]
+    alerts: list[Notice]
+    tiles: list[Tile]
+    commands: list[str]
+    digests: dict[str, str]
+
+    @property
+    def chosen(self) -> list[ClientRow]:
+        """The members, best contribution to the federation first where it is known."""
+        return [row for row in self.clients if row.chosen]
+
+    @property
+    def rest(self) -> list[ClientRow]:
+        """Everyone else."""
+        return [row for row in self.clients if not row.chosen]
+
+
 @dataclass(frozen=True)
 class Report:
     """A report. Make one with `Report.of`; shows itself in a notebook."""
 
-    values: Values
+    values: ReportValues
 
     @classmethod
     def of(
@@ -45,8 +113,8 @@ class Report:
         selection: Selection,
         *,
         runs: Runs | None = None,
-        audits: Iterable[Audit | AuditValue] = (),
-        frontier: Frontier | Sequence[Point] | bool = True,
+        audits: Iterable[Audit | AuditRow] = (),
+        frontier: Frontier | Sequence[SizeRow] | bool = True,
         forecast: Sequence[Measure] | bool = True,
         model: str = "mlp",
         commands: Sequence[str] = (),
@@ -63,7 +131,7 @@ class Report:
         selection
             The answer of `fedwise.select`.
         runs
-            Tables of metrics by label, the chosen federation first: see `fedwise.reporting.training.training`.
+            Tables of metrics by label, the chosen federation first: see `fedwise.view.outcomes.outcome_of`.
         audits
             Outcomes of `fedwise.auditing.audit.audit`.
         frontier
@@ -86,41 +154,41 @@ class Report:
         """
         estimates = estimate(pool, selection.estimator or "shrinkage") if pool is not None else None
         if estimates is not None:
-            gather.check_members(estimates, selection)
+            tables.check_members(estimates, selection)
         shown = [_audit_value(audit) for audit in audits]
-        outcome = training(runs) if runs else None
+        outcome = outcome_of(runs) if runs else None
         names = list(estimates.clients) if estimates is not None else []
         points = _points(pool, selection, frontier)
         what = f"{selection.k} of {len(names) or selection.pool} clients"
         if isinstance(forecast, bool):
             found = forecaster(estimates, model) if forecast and estimates is not None else None
             forecast = measures(found, selection.clients, seed=selection.seed)
-        verdict = gather.verdict(selection, len(names) or selection.pool)
+        verdict = verdict_of(selection, len(names) or selection.pool)
         marks = {
             "Plan": pool.plan.digest if pool else selection.plan_digest or "",
             "fedwise": selection.version,
         }
         marks |= {"Seed": str(selection.seed), **(digests or {})}
         return cls(
-            Values(
+            ReportValues(
                 title=title or f"{what} chosen",
                 schema=pool.plan.schema.name if pool else "",
                 version=__version__,
                 verdict=msgspec.structs.replace(verdict, forecast=list(forecast)),
-                privacy=gather.privacy(
+                privacy=promise_of(
                     pool.plan if pool else None,
                     simulated=bool(pool and pool.simulated),
                     training=privacy_notes,
                 ),
-                groups=gather.groups(estimates, selection, seed=selection.seed) if estimates else [],
-                clients=gather.clients(estimates, selection) if estimates else [],
-                alternatives=gather.alternatives(selection),
+                groups=tables.group_rows(estimates, selection, seed=selection.seed) if estimates else [],
+                clients=tables.client_rows(estimates, selection) if estimates else [],
+                alternatives=tables.alternative_rows(selection),
                 frontier=points,
-                search=gather.search(selection),
+                search=search_of(selection),
                 training=outcome,
                 audits=shown,
-                alerts=alerts(selection, pool=pool, estimates=estimates, audits=shown, training=outcome),
-                tiles=gather.tiles(names, selection.clients),
+                alerts=find_alerts(selection, pool=pool, estimates=estimates, audits=shown, training=outcome),
+                tiles=tiles(names, selection.clients),
                 commands=list(commands),
                 digests={name: value for name, value in marks.items() if value},
             )
@@ -181,8 +249,8 @@ class Report:
 
 
 def _points(
-    pool: Pool | None, selection: Selection, frontier: Frontier | Sequence[Point] | bool
-) -> list[Point]:
+    pool: Pool | None, selection: Selection, frontier: Frontier | Sequence[SizeRow] | bool
+) -> list[SizeRow]:
     """Best loss by size: the frontier given, one computed here, or the sizes the selection itself searched."""
     if frontier is True and pool is not None and selection.objective == "pfl" and _quick(pool):
         largest = min(max(LARGEST, selection.k + 5), len(pool.clients))
@@ -192,17 +260,17 @@ def _points(
         )  # fmt: skip
     if isinstance(frontier, Frontier):
         points = [
-            Point(k=p.k, loss=p.loss, terms=p.terms, clients=list(p.clients), chosen=p.k == selection.k)
+            SizeRow(k=p.k, loss=p.loss, terms=p.terms, clients=list(p.clients), chosen=p.k == selection.k)
             for p in frontier.points
         ]
     elif not isinstance(frontier, bool):
         points = list(frontier)
     else:
         points = [
-            Point(k=p.k, loss=p.loss, terms=None, clients=list(p.clients), chosen=p.k == selection.k)
+            SizeRow(k=p.k, loss=p.loss, terms=None, clients=list(p.clients), chosen=p.k == selection.k)
             for p in selection.sizes
         ]
-    chosen = Point(
+    chosen = SizeRow(
         k=selection.k,
         loss=selection.loss,
         terms=selection.terms,
@@ -217,8 +285,8 @@ def _quick(pool: Pool) -> bool:
     return pool.matrix.size <= _FRONTIER_CELLS
 
 
-def _audit_value(audit: Audit | AuditValue) -> AuditValue:
-    return AuditValue(**{name: getattr(audit, name) for name in AuditValue.__struct_fields__})
+def _audit_value(audit: Audit | AuditRow) -> AuditRow:
+    return AuditRow(**{name: getattr(audit, name) for name in AuditRow.__struct_fields__})
 
 
 def _finite(value: Any) -> Any:
@@ -227,3 +295,38 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def verdict_of(selection: Selection, candidates: int) -> Verdict:
+    """The federation, its loss and its certificate."""
+    return Verdict(
+        clients=list(selection.clients),
+        k=selection.k,
+        candidates=candidates,
+        loss=selection.loss,
+        std_error=selection.std_error,
+        terms=selection.terms,
+        weights=selection.weights,
+        objective=selection.objective,
+        estimator=selection.estimator,
+        method=selection.method,
+        status=selection.status,
+        statement=selection.certificate.statement,
+        noise_statement=selection.certificate.noise_statement,
+        assumptions=list(selection.certificate.assumptions),
+        forecast=[],
+    )
+
+
+def search_of(selection: Selection) -> SearchSummary:
+    """How the search went."""
+    return SearchSummary(
+        method=selection.method,
+        status=selection.sentence,
+        evaluations=selection.evaluations,
+        seconds=selection.seconds,
+        seed=selection.seed,
+        chains=selection.chains or None,
+        agreed=selection.agreed if selection.chains else None,
+        trace=[(int(n), float(loss)) for n, loss in selection.trace if math.isfinite(loss)],
+    )

@@ -7,12 +7,12 @@ import pytest
 
 import fedwise as fw
 from fedwise.pool.pool import Alert, Flag, Pool
-from fedwise.reporting.alerts import alerts
 from fedwise.search.selection import Contribution, Selection
+from fedwise.view.alerts import find_alerts
 
 
 def titles(selection: Selection, pool: Pool | None = None) -> dict[str, str]:
-    found = alerts(selection, pool=pool, estimates=None, audits=[], training=None)
+    found = find_alerts(selection, pool=pool, estimates=None, audits=[], training=None)
     return {alert.title: alert.level for alert in found}
 
 
@@ -54,7 +54,7 @@ def test_unusual_releases_are_a_warning_only_for_members(pool: fw.Pool, selectio
     said = titles(selection, odd)
     assert said[f"release of {member} is unusual"] == "warning"
     assert said[f"release of {other} is unusual"] == "note"
-    texts = [a.text for a in alerts(selection, pool=odd, estimates=None, audits=[], training=None)]
+    texts = [a.text for a in find_alerts(selection, pool=odd, estimates=None, audits=[], training=None)]
     assert any(text.startswith("Its association of AGE and RICH") for text in texts)
     assert any("'NY'" in text for text in texts)
     assert not any("unusual" in title for title in titles(selection, pool))

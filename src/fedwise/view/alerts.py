@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+import msgspec
 import numpy as np
 
 from ..estimation.estimates import Estimates
@@ -9,7 +12,8 @@ from ..objective.pfl import loss
 from ..planning import Plan
 from ..pool.pool import Pool
 from ..search.selection import Selection
-from .values import Alert, AuditValue, Training
+from .outcomes import TrainingOutcome
+from .tables import AuditRow
 
 #: ε above which the promise is called weak: a record may shift odds by more than e^3 ≈ 20.
 WEAK_EPSILON = 3.0
@@ -23,14 +27,22 @@ HINGE = 0.75
 SAME = 1e-6
 
 
-def alerts(
+class Notice(msgspec.Struct, frozen=True, kw_only=True):
+    """Something the reader must know before trusting the rest."""
+
+    level: Literal["stop", "warning", "note"]
+    title: str
+    text: str
+
+
+def find_alerts(
     selection: Selection,
     *,
     pool: Pool | None,
     estimates: Estimates | None,
-    audits: list[AuditValue],
-    training: Training | None,
-) -> list[Alert]:
+    audits: list[AuditRow],
+    training: TrainingOutcome | None,
+) -> list[Notice]:
     """All alerts, gravest first."""
     found = [
         *_privacy(pool.plan if pool else None, simulated=bool(pool and pool.simulated)),
@@ -38,7 +50,7 @@ def alerts(
     ]
     if pool is not None:
         found += [
-            Alert(
+            Notice(
                 level="warning",
                 title=f"release of {flag.client} is flagged",
                 text=f"{flag.reason[0].upper()}{flag.reason[1:]}.",
@@ -46,7 +58,7 @@ def alerts(
             for flag in pool.flags
         ]
         found += [
-            Alert(
+            Notice(
                 level="warning" if alert.client in selection.clients else "note",
                 title=f"release of {alert.client} is unusual",
                 text=f"{alert.reason[0].upper()}{alert.reason[1:]}. Honest clients may be: look before you exclude.",
@@ -55,7 +67,7 @@ def alerts(
         ]
         if selection.plan_digest not in (None, pool.plan.digest):
             found.append(
-                Alert(
+                Notice(
                     level="warning",
                     title="the releases answer another plan",
                     text=f"The selection was made under plan {str(selection.plan_digest)[:12]}, these releases answer "
@@ -73,12 +85,12 @@ def alerts(
     return sorted(found, key=lambda alert: order[alert.level])
 
 
-def _privacy(plan: Plan | None, *, simulated: bool) -> list[Alert]:
+def _privacy(plan: Plan | None, *, simulated: bool) -> list[Notice]:
     if plan is None:
         return []
     if not plan.private:
         return [
-            Alert(
+            Notice(
                 level="stop",
                 title="not private",
                 text="ε is infinite: the releases are exact counts. Do not use this set-up on data of people.",
@@ -87,7 +99,7 @@ def _privacy(plan: Plan | None, *, simulated: bool) -> list[Alert]:
     found = []
     if simulated:
         found.append(
-            Alert(
+            Notice(
                 level="stop",
                 title="simulated noise",
                 text="The noise came from a seeded generator and protects nobody; for experiments on public data only.",
@@ -95,7 +107,7 @@ def _privacy(plan: Plan | None, *, simulated: bool) -> list[Alert]:
         )
     if plan.epsilon > WEAK_EPSILON:
         found.append(
-            Alert(
+            Notice(
                 level="warning",
                 title=f"weak promise, ε = {plan.epsilon:g}",
                 text=f"One record may shift the odds of what is seen by up to e^{plan.epsilon:g}. "
@@ -104,7 +116,7 @@ def _privacy(plan: Plan | None, *, simulated: bool) -> list[Alert]:
         )
     if plan.delta > WEAK_DELTA:
         found.append(
-            Alert(
+            Notice(
                 level="warning",
                 title=f"large δ = {plan.delta:g}",
                 text="δ should be well below one over the number of records of a client.",
@@ -113,10 +125,10 @@ def _privacy(plan: Plan | None, *, simulated: bool) -> list[Alert]:
     return found
 
 
-def _audits(audits: list[AuditValue]) -> list[Alert]:
+def _audits(audits: list[AuditRow]) -> list[Notice]:
     broken = [audit for audit in audits if not audit.ok]
     return [
-        Alert(
+        Notice(
             level="stop",
             title=f"the attack beats the promise at ε = {audit.epsilon}",
             text=f"Attack on {'all tables' if audit.attack == 'joint' else 'one table'}: AUC {audit.auc:.3f} where "
@@ -126,7 +138,7 @@ def _audits(audits: list[AuditValue]) -> list[Alert]:
     ]
 
 
-def _recomputed(estimates: Estimates, selection: Selection) -> list[Alert]:
+def _recomputed(estimates: Estimates, selection: Selection) -> list[Notice]:
     """The loss computed again from the releases must be the selection's."""
     if selection.objective != "pfl":
         return []
@@ -135,7 +147,7 @@ def _recomputed(estimates: Estimates, selection: Selection) -> list[Alert]:
     if abs(again - selection.loss) <= SAME * max(1.0, abs(again)):
         return []
     return [
-        Alert(
+        Notice(
             level="warning",
             title="these releases give another loss",
             text=f"The selection states {selection.loss:.6f}, the releases at hand give {again:.6f}: they are not the "
@@ -144,7 +156,7 @@ def _recomputed(estimates: Estimates, selection: Selection) -> list[Alert]:
     ]
 
 
-def _tiny(estimates: Estimates, plan: Plan, selection: Selection) -> list[Alert]:
+def _tiny(estimates: Estimates, plan: Plan, selection: Selection) -> list[Notice]:
     """Clients whose average cell is smaller than its noise, in more than half of the tables."""
     if not plan.private:
         return []
@@ -158,7 +170,7 @@ def _tiny(estimates: Estimates, plan: Plan, selection: Selection) -> list[Alert]
     listed = ", ".join(small[:8]) + (f" and {len(small) - 8} more" if len(small) > 8 else "")
     chief = f" Chosen among them: {', '.join(chosen)}." if chosen else " None of them is chosen."
     return [
-        Alert(
+        Notice(
             level="warning" if chosen else "note",
             title=f"{len(small)} client{'s are' if len(small) > 1 else ' is'} small for this noise",
             text=f"With fewer than about {need:,.0f} records the noise exceeds the average cell of most tables: "
@@ -167,15 +179,15 @@ def _tiny(estimates: Estimates, plan: Plan, selection: Selection) -> list[Alert]
     ]
 
 
-def _selection(selection: Selection) -> list[Alert]:
+def _selection(selection: Selection) -> list[Notice]:
     found = []
     if selection.status == "interrupted":
-        found.append(Alert(level="warning", title="the search was interrupted", text=selection.sentence))
+        found.append(Notice(level="warning", title="the search was interrupted", text=selection.sentence))
     lucky = [c for c in selection.clients if selection.frequency and selection.frequency.get(c, 0.0) < LUCK]
     if lucky:
         shares = ", ".join(f"{name} {selection.frequency.get(name, 0.0):.0%}" for name in lucky)
         found.append(
-            Alert(
+            Notice(
                 level="warning",
                 title=f"{len(lucky)} of {selection.k} members could be others",
                 text=f"Chosen in fewer than half of {selection.redraws} redraws of the noise: {shares}. "
@@ -185,7 +197,7 @@ def _selection(selection: Selection) -> list[Alert]:
     return found + _hinge(selection)
 
 
-def _hinge(selection: Selection) -> list[Alert]:
+def _hinge(selection: Selection) -> list[Notice]:
     """One member whose leaving would move the loss far more than all others': a giant, or a fabrication."""
     moves = {part.client: abs(part.leave_one_out or 0.0) for part in selection.contributions}
     total = sum(moves.values())
@@ -195,7 +207,7 @@ def _hinge(selection: Selection) -> list[Alert]:
     if most <= HINGE * total:
         return []
     return [
-        Alert(
+        Notice(
             level="note",
             title=f"the selection hinges on {client}",
             text=f"{most / total:.0%} of what single members do to the loss is due to {client}. Look at its data, and "
@@ -204,7 +216,7 @@ def _hinge(selection: Selection) -> list[Alert]:
     ]
 
 
-def _outcome(training: Training) -> list[Alert]:
+def _outcome(training: TrainingOutcome) -> list[Notice]:
     """Says so when a baseline did better."""
     found = []
     for metric, words, larger in (
@@ -219,7 +231,7 @@ def _outcome(training: Training) -> list[Alert]:
         if better:
             said = ", ".join(f"{row.label} {row.value:.4f}" for row in better)
             found.append(
-                Alert(
+                Notice(
                     level="note",
                     title=f"a baseline has the better {words}",
                     text=f"{mine.label} reached {mine.value:.4f}; better: {said}.",
