@@ -84,8 +84,22 @@ def test_training_says_what_it_did_not_protect(run: Path) -> None:
     ]
     (run / "privacy.json").write_text(json.dumps(costs))
     notes = build_report(run).values.privacy.training
-    assert "2.345" in notes[0]
-    assert "1.000" in notes[1]
+    assert "2.345" in notes[1]
+    assert "1.000" in notes[2]
+
+
+def test_costs_without_bound_are_said_to_have_none(run: Path) -> None:
+    """A run with a plan but without DP-SGD writes an infinite epsilon, which JSON holds as null."""
+    costs = [
+        {"client": "CA", "selected": True, "release": 1.0, "training": None, "joint": None, "delta": 1e-5},
+        {"client": "NY", "selected": False, "release": 1.0, "training": 0.0, "joint": 1.0, "delta": 1e-5},
+    ]
+    (run / "privacy.json").write_text(json.dumps(costs))
+    notes = build_report(run).values.privacy.training
+    assert notes[1:] == [
+        "Clients chosen: no bound on ε, release and training together.",
+        "Clients not chosen: ε at most 1.000 at δ = 1e-05, release and training together, from one accountant.",
+    ]
 
 
 def test_baselines_join_the_comparison(run: Path, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from ..search.selection import Selection
 from ..search.sizes import parse_sizes
 from ..view import charts
 from ..view.forecasts import forecaster, measures
+from ..view.labels import Label, label_of
 from ..view.outcomes import Measure
 from ..view.palette import COLOURS, TERM_LABELS
 from ..view.promise import promise_of
@@ -85,6 +86,7 @@ class Session:
         self.alone: Floats = client_terms(self.estimates)
         self.everyone: Floats = federation_terms(self.estimates, np.arange(len(pool))[None, :])[0]
         self.rows = SharedRows(self.estimates)
+        self.label: Label = label_of(pool)
         #: Set when the server stops: whatever still runs gives up.
         self.closing = False
         self._newest: dict[str, int] = {}
@@ -98,7 +100,7 @@ class Session:
     def describe(self) -> dict[str, Any]:
         """The pool: clients with their own terms and noise, the plan's promise, defaults and colours."""
         plan, estimates = self.pool.plan, self.estimates
-        promise = promise_of(plan, simulated=self.pool.simulated)
+        promise = promise_of(self.pool)
         sizes = np.array([a * b for a, b in plan.layout.shapes])
         typical = float(np.median(sizes * plan.sigmas))
         flags = {flag.client: flag.reason for flag in self.pool.flags}
@@ -141,6 +143,7 @@ class Session:
         terms = as_terms(row)
         error = float(standard_error(self.estimates, np.array(found.members), question.weights))
         return {
+            "privacy": self.label,
             "clients": [self.estimates.clients[i] for i in found.members],
             "k": question.k,
             "loss": found.loss,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ..errors import MissingExtra
 from ..view.charts import Spec
 from ..view.draw import svg
+from ..view.labels import RELEASES, SOURCES, STAMPS, TRAINING, TRAINING_STAMPS
 from ..view.outcomes import GAPS, METRICS, Measure
 from ..view.palette import TERM_LABELS, css
 from ..view.tables import ClientRow
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
 #: Outsiders drawn in the chart of clients, and listed among the reasons.
 SHOWN = 45
 REASONS = 12
+_FOOTERS = {
+    "private": "Only released, estimated or aggregate numbers appear on this page.",
+    "simulated": "This page is made from releases with simulated noise: it is not private.",
+    "not private": "This page is made from exact counts: it is not private.",
+    "not checked": "This page is made from a selection whose releases were not checked.",
+}
 _FOLDER = Path(__file__).parent / "templates"
 
 
@@ -83,10 +90,18 @@ def _render(template: str, v: ReportValues, specs: Mapping[str, Spec]) -> str:
     engine.filters["num"] = lambda value, style: Markup(number(value, style))
     drawn: defaultdict[str, str] = defaultdict(str)
     drawn.update({name: Markup(svg(spec, name=name)) for name, spec in specs.items()})
+    said, trained = v.privacy.label, v.privacy.training_label
     labels = list(dict.fromkeys(curve.label for curve in v.training.curves)) if v.training else []
     text: str = engine.get_template(template).render(
         v=v,
         css=Markup(style()),
+        stamps=[stamp for stamp in (STAMPS[said], TRAINING_STAMPS[trained] if trained else "") if stamp],
+        label_sentence=RELEASES[said],
+        claim="" if said == "private" else f" ({said})",
+        source=SOURCES[said],
+        footer=_FOOTERS[said],
+        training_sentence=TRAINING[trained] if trained else "",
+        training_stamp=TRAINING_STAMPS[trained] if trained else "",
         charts=drawn,
         shown=SHOWN,
         term_labels=TERM_LABELS,

@@ -13,22 +13,23 @@ import msgspec
 
 from .. import __version__
 from ..auditing.audit import Audit
-from ..certificate import Assumption
 from ..errors import MissingExtra
 from ..estimation import estimate
 from ..files import write_new
-from ..objective.pfl import Terms, Weights
+from ..planning import Plan
 from ..pool.pool import Pool
 from ..search.frontier import Frontier
 from ..search.frontier import frontier as trace_frontier
 from ..search.selection import Selection
 from ..view import charts, outcome_charts, tables
-from ..view.alerts import Notice, find_alerts
+from ..view.alerts import Notice
+from ..view.checks import Evidence, examine
 from ..view.forecasts import forecaster, measures
 from ..view.outcomes import GAPS, METRICS, Measure, Runs, TrainingOutcome, outcome_of
-from ..view.promise import Promise, promise_of
+from ..view.promise import Promise, TrainingPrivacy, promise_of
 from ..view.state_map import Tile, tile_map, tiles
 from ..view.tables import AlternativeRow, AuditRow, ClientRow, GroupRow, SizeRow
+from ..view.verdict import SearchSummary, Verdict, search_of, verdict_of
 from . import page
 
 #: Largest size of the frontier, and the most work (clients × cells) for which it is computed unasked.
@@ -36,41 +37,12 @@ LARGEST = 20
 _FRONTIER_CELLS = 2_000_000
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """The federation, its loss and how sure we are."""
-
-    clients: list[str]
-    k: int
-    candidates: int
-    loss: float
-    std_error: float | None
-    terms: Terms
-    weights: Weights
-    objective: str
-    estimator: str
-    method: str
-    status: str
-    statement: str
-    noise_statement: str
-    assumptions: list[Assumption]
-    forecast: list[Measure]
-
-
-class SearchSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """How the search went."""
-
-    method: str
-    status: str
-    evaluations: int
-    seconds: float
-    seed: int | None
-    chains: int | None
-    agreed: int | None
-    trace: list[tuple[int, float]]
-
-
 class ReportValues(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole report."""
+    """A whole report.
+
+    `alerts` came out of the checks named in `checked`; what is in `unchecked` could not be looked at, and
+    nothing is said about it.
+    """
 
     title: str
     schema: str
@@ -85,6 +57,8 @@ class ReportValues(msgspec.Struct, frozen=True, kw_only=True):
     training: TrainingOutcome | None
     audits: list[AuditRow]
     alerts: list[Notice]
+    checked: list[str]
+    unchecked: list[str]
     tiles: list[Tile]
     commands: list[str]
     digests: dict[str, str]
@@ -113,12 +87,13 @@ class Report:
         selection: Selection,
         *,
         runs: Runs | None = None,
+        training_privacy: TrainingPrivacy | None = None,
         audits: Iterable[Audit | AuditRow] = (),
         frontier: Frontier | Sequence[SizeRow] | bool = True,
         forecast: Sequence[Measure] | bool = True,
         model: str = "mlp",
+        plan: Plan | None = None,
         commands: Sequence[str] = (),
-        privacy_notes: Sequence[str] = (),
         digests: Mapping[str, str] | None = None,
         title: str | None = None,
     ) -> Report:
@@ -132,6 +107,8 @@ class Report:
             The answer of `fedwise.select`.
         runs
             Tables of metrics by label, the chosen federation first: see `fedwise.view.outcomes.outcome_of`.
+        training_privacy
+            Whether the training was private and what it cost; ``not checked`` where it is not given.
         audits
             Outcomes of `fedwise.auditing.audit.audit`.
         frontier
@@ -140,12 +117,10 @@ class Report:
             Predicted metrics of the trained model; ``True`` to predict them here, or ``False``.
         model
             The trained model, which the prediction follows: ``mlp`` or ``logistic``.
-        commands
-            The command lines that lead here.
-        privacy_notes
-            What training cost, in sentences.
-        digests
-            Further names and digests for the last section.
+        plan
+            The plan of the selection, for a report without releases; another plan is ignored.
+        commands, digests, title
+            The command lines that lead here, further digests for the last section, and a heading.
 
         Raises
         ------
@@ -155,42 +130,28 @@ class Report:
         estimates = estimate(pool, selection.estimator or "shrinkage") if pool is not None else None
         if estimates is not None:
             tables.check_members(estimates, selection)
-        shown = [_audit_value(audit) for audit in audits]
-        outcome = outcome_of(runs) if runs else None
-        names = list(estimates.clients) if estimates is not None else []
-        points = _points(pool, selection, frontier)
-        what = f"{selection.k} of {len(names) or selection.pool} clients"
+        if plan is not None and plan.digest != selection.plan_digest:
+            plan = None
+        evidence = Evidence(
+            pool=pool,
+            plan=pool.plan if pool is not None else plan,
+            estimates=estimates,
+            audits=[_audit_row(audit) for audit in audits],
+            training=outcome_of(runs) if runs else None,
+            training_privacy=training_privacy,
+        )
         if isinstance(forecast, bool):
             found = forecaster(estimates, model) if forecast and estimates is not None else None
             forecast = measures(found, selection.clients, seed=selection.seed)
-        verdict = verdict_of(selection, len(names) or selection.pool)
-        marks = {
-            "Plan": pool.plan.digest if pool else selection.plan_digest or "",
-            "fedwise": selection.version,
-        }
-        marks |= {"Seed": str(selection.seed), **(digests or {})}
         return cls(
-            ReportValues(
-                title=title or f"{what} chosen",
-                schema=pool.plan.schema.name if pool else "",
-                version=__version__,
-                verdict=msgspec.structs.replace(verdict, forecast=list(forecast)),
-                privacy=promise_of(
-                    pool.plan if pool else None,
-                    simulated=bool(pool and pool.simulated),
-                    training=privacy_notes,
-                ),
-                groups=tables.group_rows(estimates, selection, seed=selection.seed) if estimates else [],
-                clients=tables.client_rows(estimates, selection) if estimates else [],
-                alternatives=tables.alternative_rows(selection),
-                frontier=points,
-                search=search_of(selection),
-                training=outcome,
-                audits=shown,
-                alerts=find_alerts(selection, pool=pool, estimates=estimates, audits=shown, training=outcome),
-                tiles=tiles(names, selection.clients),
-                commands=list(commands),
-                digests={name: value for name, value in marks.items() if value},
+            _values(
+                selection,
+                evidence,
+                frontier=_size_rows(pool, selection, frontier),
+                forecast=forecast,
+                commands=commands,
+                digests=digests or {},
+                title=title,
             )
         )
 
@@ -248,7 +209,50 @@ class Report:
         return page.cell(self.values, self.specs)
 
 
-def _points(
+def _values(
+    selection: Selection,
+    evidence: Evidence,
+    *,
+    frontier: list[SizeRow],
+    forecast: Sequence[Measure],
+    commands: Sequence[str],
+    digests: Mapping[str, str],
+    title: str | None,
+) -> ReportValues:
+    """Everything the page shows."""
+    estimates, plan = evidence.estimates, evidence.plan
+    names = list(estimates.clients) if estimates is not None else []
+    candidates = len(names) or selection.pool
+    marks = {
+        "Plan": plan.digest if plan is not None else selection.plan_digest or "",
+        "fedwise": selection.version,
+        "Seed": str(selection.seed),
+        **digests,
+    }
+    findings = examine(selection, evidence)
+    return ReportValues(
+        title=title or f"{selection.k} of {candidates} clients chosen",
+        schema=plan.schema.name if plan is not None else "",
+        version=__version__,
+        verdict=msgspec.structs.replace(verdict_of(selection, candidates), forecast=list(forecast)),
+        privacy=promise_of(evidence.pool, selection, plan=plan, training=evidence.shown_training_privacy),
+        groups=tables.group_rows(estimates, selection, seed=selection.seed) if estimates is not None else [],
+        clients=tables.client_rows(estimates, selection) if estimates is not None else [],
+        alternatives=tables.alternative_rows(selection),
+        frontier=frontier,
+        search=search_of(selection),
+        training=evidence.training,
+        audits=evidence.audits,
+        alerts=findings.alerts,
+        checked=findings.checked,
+        unchecked=findings.unchecked,
+        tiles=tiles(names, selection.clients),
+        commands=list(commands),
+        digests={name: value for name, value in marks.items() if value},
+    )
+
+
+def _size_rows(
     pool: Pool | None, selection: Selection, frontier: Frontier | Sequence[SizeRow] | bool
 ) -> list[SizeRow]:
     """Best loss by size: the frontier given, one computed here, or the sizes the selection itself searched."""
@@ -285,7 +289,7 @@ def _quick(pool: Pool) -> bool:
     return pool.matrix.size <= _FRONTIER_CELLS
 
 
-def _audit_value(audit: Audit | AuditRow) -> AuditRow:
+def _audit_row(audit: Audit | AuditRow) -> AuditRow:
     return AuditRow(**{name: getattr(audit, name) for name in AuditRow.__struct_fields__})
 
 
@@ -295,38 +299,3 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def verdict_of(selection: Selection, candidates: int) -> Verdict:
-    """The federation, its loss and its certificate."""
-    return Verdict(
-        clients=list(selection.clients),
-        k=selection.k,
-        candidates=candidates,
-        loss=selection.loss,
-        std_error=selection.std_error,
-        terms=selection.terms,
-        weights=selection.weights,
-        objective=selection.objective,
-        estimator=selection.estimator,
-        method=selection.method,
-        status=selection.status,
-        statement=selection.certificate.statement,
-        noise_statement=selection.certificate.noise_statement,
-        assumptions=list(selection.certificate.assumptions),
-        forecast=[],
-    )
-
-
-def search_of(selection: Selection) -> SearchSummary:
-    """How the search went."""
-    return SearchSummary(
-        method=selection.method,
-        status=selection.sentence,
-        evaluations=selection.evaluations,
-        seconds=selection.seconds,
-        seed=selection.seed,
-        chains=selection.chains or None,
-        agreed=selection.agreed if selection.chains else None,
-        trace=[(int(n), float(loss)) for n, loss in selection.trace if math.isfinite(loss)],
-    )

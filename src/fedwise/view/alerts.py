@@ -1,4 +1,4 @@
-"""Alerts: what a reader must know before trusting a selection."""
+"""Alerts: what a reader must know before trusting a selection. Each function looks for one kind of trouble."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ..objective.pfl import loss
 from ..planning import Plan
 from ..pool.pool import Pool
 from ..search.selection import Selection
+from .labels import RELEASES, TRAINING, Label
 from .outcomes import TrainingOutcome
 from .tables import AuditRow
 
@@ -19,10 +20,10 @@ from .tables import AuditRow
 WEAK_EPSILON = 3.0
 #: δ above which the promise may fail for someone in ten thousand.
 WEAK_DELTA = 1e-4
-#: A member chosen in fewer redrawn pools than this owes its place to luck.
+#: A member chosen in fewer redrawn pools than this may owe its place to the noise.
 LUCK = 0.5
-#: A member that moves the loss by more than this part of what all members move carries the selection.
-HINGE = 0.75
+#: The selection depends on a member that moves the loss by more than this part of what all members move.
+DOMINANT = 0.75
 #: Relative difference up to which two losses are the same.
 SAME = 1e-6
 
@@ -35,76 +36,15 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-def find_alerts(
-    selection: Selection,
-    *,
-    pool: Pool | None,
-    estimates: Estimates | None,
-    audits: list[AuditRow],
-    training: TrainingOutcome | None,
-) -> list[Notice]:
-    """All alerts, gravest first."""
-    found = [
-        *_privacy(pool.plan if pool else None, simulated=bool(pool and pool.simulated)),
-        *_audits(audits),
-    ]
-    if pool is not None:
-        found += [
-            Notice(
-                level="warning",
-                title=f"release of {flag.client} is flagged",
-                text=f"{flag.reason[0].upper()}{flag.reason[1:]}.",
-            )
-            for flag in pool.flags
-        ]
-        found += [
-            Notice(
-                level="warning" if alert.client in selection.clients else "note",
-                title=f"release of {alert.client} is unusual",
-                text=f"{alert.reason[0].upper()}{alert.reason[1:]}. Honest clients may be: look before you exclude.",
-            )
-            for alert in pool.alerts
-        ]
-        if selection.plan_digest not in (None, pool.plan.digest):
-            found.append(
-                Notice(
-                    level="warning",
-                    title="the releases answer another plan",
-                    text=f"The selection was made under plan {str(selection.plan_digest)[:12]}, these releases answer "
-                    f"{pool.plan.digest[:12]}.",
-                )
-            )
-    if estimates is not None:
-        found += _recomputed(estimates, selection)
-    if pool is not None and estimates is not None:
-        found += _tiny(estimates, pool.plan, selection)
-    found += _selection(selection)
-    if training is not None:
-        found += _outcome(training)
-    order = {"stop": 0, "warning": 1, "note": 2}
-    return sorted(found, key=lambda alert: order[alert.level])
+def no_promise(label: Label) -> list[Notice]:
+    """Releases that protect nobody."""
+    titles = {"not private": "not private", "simulated": "simulated noise"}
+    return [Notice(level="stop", title=titles[label], text=RELEASES[label])] if label in titles else []
 
 
-def _privacy(plan: Plan | None, *, simulated: bool) -> list[Notice]:
-    if plan is None:
-        return []
-    if not plan.private:
-        return [
-            Notice(
-                level="stop",
-                title="not private",
-                text="ε is infinite: the releases are exact counts. Do not use this set-up on data of people.",
-            )
-        ]
+def weak_promise(plan: Plan) -> list[Notice]:
+    """An ε or δ that is hard to defend."""
     found = []
-    if simulated:
-        found.append(
-            Notice(
-                level="stop",
-                title="simulated noise",
-                text="The noise came from a seeded generator and protects nobody; for experiments on public data only.",
-            )
-        )
     if plan.epsilon > WEAK_EPSILON:
         found.append(
             Notice(
@@ -125,7 +65,62 @@ def _privacy(plan: Plan | None, *, simulated: bool) -> list[Notice]:
     return found
 
 
-def _audits(audits: list[AuditRow]) -> list[Notice]:
+def training_privacy(label: Label) -> list[Notice]:
+    """A training that protects nobody."""
+    titles = {"not private": "training is not private", "simulated": "the noise of training is simulated"}
+    if label not in titles:
+        return []
+    return [Notice(level="warning", title=titles[label], text=TRAINING[label])]
+
+
+def screened_releases(selection: Selection, pool: Pool) -> list[Notice]:
+    """Releases that fail the screen, unusual ones, and releases of another plan."""
+    found = [
+        Notice(level="warning", title=f"release of {flag.client} is flagged", text=_sentence(flag.reason))
+        for flag in pool.flags
+    ]
+    found += [
+        Notice(
+            level="warning" if alert.client in selection.clients else "note",
+            title=f"release of {alert.client} is unusual",
+            text=f"{_sentence(alert.reason)} Honest clients may be: look before you exclude.",
+        )
+        for alert in pool.alerts
+    ]
+    if selection.plan_digest not in (None, pool.plan.digest):
+        found.append(
+            Notice(
+                level="warning",
+                title="the releases answer another plan",
+                text=f"The selection was made under plan {str(selection.plan_digest)[:12]}, these releases answer "
+                f"{pool.plan.digest[:12]}.",
+            )
+        )
+    return found
+
+
+def noted_by_search(selection: Selection, *, releases: bool) -> list[Notice]:
+    """Limits that were not kept; and where the releases are not at hand, what the selection says about them."""
+    found = []
+    for flag in selection.flags:
+        head, _, rest = flag.partition(": ")
+        about_release = head.startswith("flagged release")
+        if head in ("not private", "simulated") or (about_release and releases):
+            continue
+        found.append(Notice(level="warning", title=head, text=_sentence(rest or head)))
+    if not releases:
+        for alert in selection.alerts:
+            head, _, rest = alert.partition(": ")
+            found.append(Notice(level="note", title=f"{head} is unusual", text=_sentence(rest or head)))
+    return found
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}." if text else ""
+
+
+def broken_audits(audits: list[AuditRow]) -> list[Notice]:
+    """Attacks that beat the promise."""
     broken = [audit for audit in audits if not audit.ok]
     return [
         Notice(
@@ -138,10 +133,8 @@ def _audits(audits: list[AuditRow]) -> list[Notice]:
     ]
 
 
-def _recomputed(estimates: Estimates, selection: Selection) -> list[Notice]:
+def other_loss(estimates: Estimates, selection: Selection) -> list[Notice]:
     """The loss computed again from the releases must be the selection's."""
-    if selection.objective != "pfl":
-        return []
     at = {name: i for i, name in enumerate(estimates.clients)}
     again = loss(estimates, sorted(at[name] for name in selection.clients), selection.weights)
     if abs(again - selection.loss) <= SAME * max(1.0, abs(again)):
@@ -156,10 +149,8 @@ def _recomputed(estimates: Estimates, selection: Selection) -> list[Notice]:
     ]
 
 
-def _tiny(estimates: Estimates, plan: Plan, selection: Selection) -> list[Notice]:
+def small_clients(estimates: Estimates, plan: Plan, selection: Selection) -> list[Notice]:
     """Clients whose average cell is smaller than its noise, in more than half of the tables."""
-    if not plan.private:
-        return []
     need = float(
         np.median([a * b * sigma for (a, b), sigma in zip(plan.layout.shapes, plan.sigmas, strict=True)])
     )
@@ -179,45 +170,50 @@ def _tiny(estimates: Estimates, plan: Plan, selection: Selection) -> list[Notice
     ]
 
 
-def _selection(selection: Selection) -> list[Notice]:
-    found = []
-    if selection.status == "interrupted":
-        found.append(Notice(level="warning", title="the search was interrupted", text=selection.sentence))
-    lucky = [c for c in selection.clients if selection.frequency and selection.frequency.get(c, 0.0) < LUCK]
-    if lucky:
-        shares = ", ".join(f"{name} {selection.frequency.get(name, 0.0):.0%}" for name in lucky)
-        found.append(
-            Notice(
-                level="warning",
-                title=f"{len(lucky)} of {selection.k} members could be others",
-                text=f"Chosen in fewer than half of {selection.redraws} redraws of the noise: {shares}. "
-                "The federation's loss is more certain than its membership.",
-            )
+def interrupted_search(selection: Selection) -> list[Notice]:
+    """A search that was stopped."""
+    if selection.status != "interrupted":
+        return []
+    return [Notice(level="warning", title="the search was interrupted", text=selection.sentence)]
+
+
+def members_by_luck(selection: Selection) -> list[Notice]:
+    """Members that the search would not choose with other noise."""
+    lucky = [name for name in selection.clients if selection.frequency.get(name, 0.0) < LUCK]
+    if not lucky:
+        return []
+    shares = ", ".join(f"{name} {selection.frequency.get(name, 0.0):.0%}" for name in lucky)
+    return [
+        Notice(
+            level="warning",
+            title=f"{len(lucky)} of {selection.k} members could be others",
+            text=f"Chosen in fewer than half of {selection.redraws} redraws of the noise: {shares}. "
+            "The federation's loss is more certain than its membership.",
         )
-    return found + _hinge(selection)
+    ]
 
 
-def _hinge(selection: Selection) -> list[Notice]:
-    """One member whose leaving would move the loss far more than all others': a giant, or a fabrication."""
+def dominant_member(selection: Selection) -> list[Notice]:
+    """One member that moves the loss far more than all others: it may be very large, or its data made up."""
     moves = {part.client: abs(part.leave_one_out or 0.0) for part in selection.contributions}
     total = sum(moves.values())
     if len(moves) < 3 or total <= 0:
         return []
     client, most = max(moves.items(), key=lambda item: item[1])
-    if most <= HINGE * total:
+    if most <= DOMINANT * total:
         return []
     return [
         Notice(
             level="note",
-            title=f"the selection hinges on {client}",
+            title=f"the selection depends on {client}",
             text=f"{most / total:.0%} of what single members do to the loss is due to {client}. Look at its data, and "
             f"compare with the choice without it: fedwise select … --exclude {client}.",
         )
     ]
 
 
-def _outcome(training: TrainingOutcome) -> list[Notice]:
-    """Says so when a baseline did better."""
+def better_baselines(training: TrainingOutcome) -> list[Notice]:
+    """Baselines with a better metric than the chosen federation."""
     found = []
     for metric, words, larger in (
         ("balanced_accuracy", "balanced accuracy", True),
