@@ -186,3 +186,13 @@ def test_command_prints_the_same_as_json(run: Path, releases: Path) -> None:
 def test_command_explains_a_bad_baseline(run: Path) -> None:
     _, _, error = invoke(str(run), "--baseline", "oops")
     assert "LABEL=RUN" in str(error)
+
+
+def test_command_names_the_label_and_what_was_not_checked(run: Path, tmp_path: Path) -> None:
+    app = typer.Typer()
+    app.command()(command)
+    done = CliRunner().invoke(app, [str(run), "-o", str(tmp_path / "page.html")])
+    assert done.exit_code == 0, done.exception
+    assert "privacy of the releases: simulated" in done.stderr
+    assert "privacy of the training: not private" in done.stderr
+    assert "not checked" in done.stderr

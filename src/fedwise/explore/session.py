@@ -1,4 +1,4 @@
-"""Session: the pool on the table, and the answers to every question about it. Knows nothing of the web."""
+"""Session: one pool, and the answers to every question about it. Knows nothing of the web."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ..search.selection import Selection
 from ..search.sizes import parse_sizes
 from ..view import charts
 from ..view.forecasts import forecaster, measures
-from ..view.labels import Label, label_of
+from ..view.labels import RELEASES, Label, label_of
 from ..view.outcomes import Measure
 from ..view.palette import COLOURS, TERM_LABELS
 from ..view.promise import promise_of
@@ -43,20 +43,20 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 
-#: Method of the settled answer: the one the command line reproduces.
+#: Method of the full search: the one the command line reproduces.
 METHOD = "annealing"
 SEED = 0
 #: Sizes of the frontier, and the sizes tried in a large pool.
 LARGEST = 20
 _LARGE = 400
 _FEW = (1, 2, 3, 5, 8, 12, 16, 20)
-#: Open pages and settled answers remembered.
+#: Pages and full answers remembered.
 _PAGES = 32
 _REMEMBERED = 16
 
 
 class Found(NamedTuple):
-    """Members (sorted positions), their loss, and whether every single swap was tried in vain."""
+    """Members (sorted positions), their loss, and whether every single swap was tried and none lowers the loss."""
 
     members: tuple[int, ...]
     loss: float
@@ -65,7 +65,7 @@ class Found(NamedTuple):
 
 
 class Stale(FedwiseError):
-    """A newer question arrived; nobody waits for this answer any more."""
+    """A newer question arrived, and this one needs no answer any more."""
 
 
 class Session:
@@ -87,15 +87,15 @@ class Session:
         self.everyone: Floats = federation_terms(self.estimates, np.arange(len(pool))[None, :])[0]
         self.rows = SharedRows(self.estimates)
         self.label: Label = label_of(pool)
-        #: Set when the server stops: whatever still runs gives up.
+        #: Set when the server stops: work in progress ends.
         self.closing = False
         self._newest: dict[str, int] = {}
-        self._settled: dict[Question, Selection] = {}
+        self._full: dict[Question, Selection] = {}
         self._lock = threading.Lock()
         self._forecasters: list[Forecaster | None] = []
         self._building = threading.Lock()
 
-    # What is on the table -----------------------------------------------------------------------------------
+    # The pool -----------------------------------------------------------------------------------------------
 
     def describe(self) -> dict[str, Any]:
         """The pool: clients with their own terms and noise, the plan's promise, defaults and colours."""
@@ -111,6 +111,7 @@ class Session:
         return {
             "schema": plan.schema.name,
             "privacy": msgspec.to_builtins(promise),
+            "label": RELEASES[promise.label],
             "weights": msgspec.to_builtins(plan.weights),
             "k": min(5, len(estimates.clients)),
             "terms": TERM_LABELS,
@@ -135,7 +136,7 @@ class Session:
     # The quick answer, for every move of a slider ---------------------------------------------------------------
 
     def answer(self, question: Question) -> dict[str, Any]:
-        """A swap-local optimum in a blink, with its terms and the picture of them."""
+        """A federation that no single swap improves, found within milliseconds, with its terms and their chart."""
         began = time.perf_counter()
         problem = self.rows.problem(question.weights)
         found = self._quick(problem, question, question.k, lambda: False)
@@ -158,7 +159,7 @@ class Session:
         }
 
     def _quick(self, problem: Problem, question: Question, k: int, stale: Callable[[], bool]) -> Found:
-        """Grow greedily, then swap while any single swap helps: deterministic, no chance involved."""
+        """Grow greedily, then swap while any single swap helps: the same question gets the same answer."""
         rules = Constraints(**question.constraints)
         if not 1 <= k <= len(problem.clients):
             raise FedwiseError(
@@ -180,21 +181,21 @@ class Session:
         ]
         return charts.groups(shown, question.weights)
 
-    # What may take a moment, and gives way to newer questions ---------------------------------------------------
+    # Longer work, which ends when a newer question arrives ------------------------------------------------------
 
-    def note(self, page: str, turn: int) -> None:
-        """A page is at `turn`, one for every change on it: patient work for earlier ones gives up."""
+    def note(self, page: str, version: int) -> None:
+        """A page is at `version`, one more with every change on it: longer work for earlier versions ends."""
         with self._lock:
-            self._newest[page] = max(turn, self._newest.pop(page, -1))
+            self._newest[page] = max(version, self._newest.pop(page, -1))
             while len(self._newest) > _PAGES:
                 del self._newest[next(iter(self._newest))]
 
-    def overtaken(self, page: str, turn: int) -> Callable[[], bool]:
-        """Whether the page has gone on to a later turn by now."""
-        return lambda: self.closing or self._newest.get(page, -1) > turn
+    def overtaken(self, page: str, version: int) -> Callable[[], bool]:
+        """Whether the page has gone on to a later version by now."""
+        return lambda: self.closing or self._newest.get(page, -1) > version
 
     def frontier(self, question: Question, stale: Callable[[], bool]) -> dict[str, Any]:
-        """Best loss by size, and the picture of it."""
+        """Best loss by size, and its chart."""
         points = self.sizes(question, stale)
         return {"points": msgspec.to_builtins(points), "spec": charts.frontier(points) if points else None}
 
@@ -217,14 +218,14 @@ class Session:
             points.append(SizeRow(k=k, loss=found.loss, terms=None, clients=names, chosen=k == question.k))
         return points
 
-    def settle(self, question: Question, stale: Callable[[], bool]) -> Selection:
+    def search(self, question: Question, stale: Callable[[], bool]) -> Selection:
         """The full selection with its evidence, as the command line gives it. Raises `Stale` when overtaken."""
 
         def watch(done: int, total: int, best: float) -> None:
             if stale():
                 raise KeyboardInterrupt
 
-        known = self._settled.get(question)
+        known = self._full.get(question)
         if known is not None:
             return known
         if stale():
@@ -243,14 +244,14 @@ class Session:
         if stale():
             raise Stale("a newer question arrived")
         with self._lock:
-            while len(self._settled) >= _REMEMBERED:
-                del self._settled[next(iter(self._settled))]
-            self._settled[question] = selection
+            while len(self._full) >= _REMEMBERED:
+                del self._full[next(iter(self._full))]
+            self._full[question] = selection
         return selection
 
     def forecast(self, question: Question, stale: Callable[[], bool]) -> list[Measure]:
         """Predicted metrics of the federation on the screen. Raises `Stale` when overtaken."""
-        known = self._settled.get(question)
+        known = self._full.get(question)
         clients = known.clients if known is not None else self.answer(question)["clients"]
         with self._building:
             if stale():
@@ -260,7 +261,7 @@ class Session:
             return measures(self._forecasters[0], clients, seed=SEED)
 
     def command(self, question: Question) -> str:
-        """The command line that reproduces the settled answer."""
+        """The command line that reproduces the full answer."""
         return question.command(
             self.releases,
             method=METHOD,
@@ -270,8 +271,8 @@ class Session:
         )
 
     def report(self, question: Question) -> str:
-        """The report on the settled answer, as a page."""
-        selection = self.settle(question, lambda: False)
+        """The report on the full answer, as a page."""
+        selection = self.search(question, lambda: False)
         return Report.of(
             self.pool,
             selection,

@@ -112,7 +112,7 @@ class Report:
         audits
             Outcomes of `fedwise.auditing.audit.audit`.
         frontier
-            A frontier already computed; ``True`` to compute one over k where that takes a moment, or ``False``.
+            A frontier already computed; ``True`` to compute one over k where that takes seconds, or ``False``.
         forecast
             Predicted metrics of the trained model; ``True`` to predict them here, or ``False``.
         model
@@ -281,7 +281,7 @@ def _size_rows(
         clients=list(selection.clients),
         chosen=True,
     )
-    # At the chosen size the selection itself is the truth, constraints and all.
+    # At the chosen size the selection itself counts: it was made under its constraints.
     return sorted([p for p in points if p.k != selection.k] + [chosen], key=lambda p: p.k) if points else []
 
 

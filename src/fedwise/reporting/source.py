@@ -194,7 +194,7 @@ def read_metrics(path: Path) -> pl.DataFrame:
 
 
 def split_comparison(table: pl.DataFrame, *, chosen_known: bool = False) -> dict[str, list[pl.DataFrame]]:
-    """The runs of a table of `fedwise compare` by label, one table a seed; random federations together.
+    """The runs of a table of `fedwise compare` by label, with a table for each seed; random federations together.
 
     The first federation of the table is the chosen one, unless its run is already at hand.
     """

@@ -83,7 +83,7 @@ def screened_releases(selection: Selection, pool: Pool) -> list[Notice]:
         Notice(
             level="warning" if alert.client in selection.clients else "note",
             title=f"release of {alert.client} is unusual",
-            text=f"{_sentence(alert.reason)} Honest clients may be: look before you exclude.",
+            text=f"{_sentence(alert.reason)} An honest client may be unusual too: look at it before you exclude it.",
         )
         for alert in pool.alerts
     ]

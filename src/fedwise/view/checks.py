@@ -39,7 +39,7 @@ class Evidence:
 
 
 class Check(NamedTuple):
-    """One question, and what it found; `found` is ``None`` where it could not be asked, `remedy` says what lacks."""
+    """One question, and what it found; `found` is ``None`` where it could not be asked; `remedy` says how to."""
 
     question: str
     found: list[Notice] | None

@@ -62,8 +62,8 @@ def outcome_of(runs: Runs, *, scope: str = "all") -> TrainingOutcome | None:
     Parameters
     ----------
     runs
-        Label to one table of metrics, or one a seed; columns as `fedwise.training.run` writes them. The first
-        is the chosen federation, the others are baselines.
+        Label to a table of metrics, or to a table for each seed; columns as `fedwise.training.run` writes them. The
+        first is the chosen federation, the others are baselines.
     scope
         Which tested rows: ``all`` (every method on the same rows) or ``own``.
 
