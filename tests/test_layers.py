@@ -13,7 +13,7 @@ import fedwise
 
 ROOT = Path(fedwise.__file__).parent
 #: Packages that import the core and are never imported by it.
-UPPER = ("auditing", "training", "flower", "reporting", "explore", "cli", "data")
+UPPER = ("auditing", "training", "flower", "view", "reporting", "explore", "cli", "data")
 #: What the core may use besides the standard library.
 ALLOWED = {"fedwise", "numpy", "scipy", "numba", "polars", "opendp", "msgspec"}
 HEAVY = ("numba", "polars", "torch", "opendp", "scipy", "flwr", "pandas", "pyarrow", "sklearn")

@@ -197,13 +197,12 @@ def reopen(run: Path, *, rounds: int) -> None:
 
 def flower_node() -> None:
     """A node's policy, its ledger with the release kept beside it, and its record of training rounds."""
+    from fedwise.flower.allowance import Allowance
     from fedwise.flower.policy import Policy
     from fedwise.flower.shelf import Shelf
     from fedwise.train.encoding import Encoder
     from fedwise.train.local import Instruction, Settings
     from fedwise.train.model import Model
-
-    from fedwise.flower.allowance import Allowance
 
     Path("node").mkdir()
     Path("node/policy.toml").write_text(

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
-from typing import Any
 
 import altair
 import pytest
 
 from fedwise.objective.pfl import Terms, Weights
-from fedwise.reporting import build_report, charts, map_chart, outcome_charts, palette
-from fedwise.reporting.draw import svg
-from fedwise.reporting.gather import tiles
-from fedwise.reporting.values import AuditValue, ClientValue, Curve, Group, Measure, Point
+from fedwise.view import charts, outcome_charts, palette
+from fedwise.view.draw import svg
+from fedwise.view.outcomes import Curve, Measure
+from fedwise.view.state_map import tile_map, tiles
+from fedwise.view.tables import AuditRow, ClientRow, GroupRow, SizeRow
 
 TERMS = Terms(direct_bias=0.1, proxy_bias=0.2, redundancy=1.0, signal=0.5)
 WEIGHTS = Weights(alpha=2.0, beta=1.0, gamma=0.5, lam=3.0)
 HOSTILE = '</text><script>alert("x")</script>'
 
 
-def client(name: str, chosen: bool = True, loss: float = -0.4) -> ClientValue:
-    return ClientValue(
+def client(name: str, chosen: bool = True, loss: float = -0.4) -> ClientRow:
+    return ClientRow(
         client=name,
         chosen=chosen,
         records=100.0,
@@ -39,7 +38,7 @@ def every_chart() -> dict[str, charts.Spec]:
     curve = Curve(
         label="Chosen", metric="f1", seeds=2, rounds=[0, 1], mean=[0.5, 0.6], low=[0.4, 0.5], high=[0.6, 0.7]
     )
-    attack = AuditValue(
+    attack = AuditRow(
         epsilon=1.0, attack="joint", trials=100, auc=0.55, auc_std_error=0.02, auc_theory=0.56, tpr_at_1_percent=0.01,
         tpr_theory=0.012, epsilon_lower_bound=0.0, ok=True,
     )  # fmt: skip
@@ -47,15 +46,15 @@ def every_chart() -> dict[str, charts.Spec]:
         Measure(label=label, metric="spd", value=0.1, low=0.05, high=0.2) for label in ("Chosen", "Random")
     ]
     return {
-        "groups": charts.groups([Group(name="This", terms=TERMS, loss=-0.6)], WEIGHTS),
+        "groups": charts.groups([GroupRow(name="This", terms=TERMS, loss=-0.6)], WEIGHTS),
         "clients": charts.clients(rows, WEIGHTS),
         "contributions": charts.contributions(rows),
         "frequency": charts.frequency(rows),
         "frontier": charts.frontier(
-            [Point(k=k, loss=-k / 9, terms=None, clients=[], chosen=k == 2) for k in (1, 2, 3)]
+            [SizeRow(k=k, loss=-k / 9, terms=None, clients=[], chosen=k == 2) for k in (1, 2, 3)]
         ),
         "trace": charts.trace([(1, -0.1), (10, -0.2), (10_000, -0.3)]),
-        "map": map_chart.tile_map(tiles(["CA", "NY", "TX", "DC"], ["CA"])),
+        "map": tile_map(tiles(["CA", "NY", "TX", "DC"], ["CA"])),
         "curves": outcome_charts.curves([curve], "f1", "F1"),
         "audit": outcome_charts.audit([attack]),
         "outcome": outcome_charts.outcome(final, "spd", "SPD"),
@@ -111,15 +110,3 @@ def test_map_needs_states() -> None:
     assert found["NY"].status == "rest"
     assert found["NY"].client == "ny"
     assert found["WA"].status == "absent"
-
-
-def test_report_charts_hold_the_runs_values(run: Path) -> None:
-    report = build_report(run)
-    frontier: list[dict[str, Any]] = report.specs["trace"]["data"]["values"]
-    assert [row["loss"] for row in frontier] == [loss for _, loss in report.values.search.trace]
-    curve = next(c for c in report.values.training.curves if c.metric == "spd")  # type: ignore[union-attr]
-    drawn = [
-        row["mean"] for row in report.specs["curve-spd"]["data"]["values"] if row["label"] == curve.label
-    ]
-    assert drawn == curve.mean
-    assert isinstance(report.chart("trace"), altair.Chart)

@@ -1,12 +1,58 @@
-"""Map: the United States as tiles, where the clients are states."""
+"""State map: the United States as tiles, where the clients are states."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
+import msgspec
+
+from ..data.states import BY_USPS, FIFTY, State
 from .charts import Spec, base
 from .palette import LIGHT
-from .values import Tile
+
+_NAMES = {state.name.lower(): state for state in BY_USPS.values()}
+
+
+class Tile(msgspec.Struct, frozen=True, kw_only=True):
+    """One state on the tile map."""
+
+    client: str
+    code: str
+    name: str
+    row: int
+    column: int
+    status: Literal["chosen", "rest", "absent"]
+
+
+def place(client: str) -> State | None:
+    """The state a client is named after (``CA``, ``California``), if any."""
+    return BY_USPS.get(client.upper()) or _NAMES.get(client.lower())
+
+
+def tiles(candidates: Sequence[str], chosen: Sequence[str]) -> list[Tile]:
+    """A tile for each state where the clients are states, else nothing."""
+    places = {name: place(name) for name in candidates}
+    if len(candidates) < 3 or any(found is None for found in places.values()):
+        return []
+    by_code = {found.usps: name for name, found in places.items() if found is not None}
+    shown = [BY_USPS[code] for code in sorted({*FIFTY, *by_code})]
+    members = set(chosen)
+    return [
+        Tile(
+            client=by_code.get(state.usps, ""),
+            code=state.usps,
+            name=state.name,
+            row=state.row,
+            column=state.column,
+            status="absent"
+            if state.usps not in by_code
+            else "chosen"
+            if by_code[state.usps] in members
+            else "rest",
+        )
+        for state in shown
+    ]
 
 
 def tile_map(tiles: Sequence[Tile]) -> Spec:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from fedwise.reporting import palette
+from fedwise.view import palette
 
 #: Rows of Machado, Oliveira & Fernandes (2009), severity 1: what a red- or green-blind eye makes of linear RGB.
 DEFICIENT = {

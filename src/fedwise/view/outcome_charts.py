@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .charts import WIDTH, Spec, base, names, quantity
+from .outcomes import Curve, Measure
 from .palette import LIGHT
-from .values import AuditValue, Curve, Measure
+from .tables import AuditRow
 
 #: Dash and colour of each line, so that lines differ without colour too: the chosen federation is solid.
 _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [10, 4], [4, 1])
@@ -67,7 +68,7 @@ def curves(found: Sequence[Curve], metric: str, title: str) -> Spec:
     )
 
 
-def audit(rows: Sequence[AuditValue]) -> Spec:
+def audit(rows: Sequence[AuditRow]) -> Spec:
     """Attack success (AUC) for each budget against what theory allows."""
     values = [
         {

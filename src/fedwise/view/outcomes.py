@@ -1,13 +1,13 @@
-"""Training: tables of metrics in, curves and final values out."""
+"""Outcomes: tables of training metrics in, curves and final values out."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
 import polars as pl
 
 from ..errors import FedwiseError
-from .values import Curve, Measure, Training
 
 #: Metrics shown, with the words people read. Fairness gaps are absolute.
 METRICS = {
@@ -25,14 +25,45 @@ SCOPES = {"all": "held-out rows of all clients", "own": "held-out rows of the fe
 Runs = Mapping[str, pl.DataFrame | Sequence[pl.DataFrame]]
 
 
-def training(runs: Runs, *, scope: str = "all") -> Training | None:
+class Measure(msgspec.Struct, frozen=True, kw_only=True):
+    """A number people know, with its 95% interval where there is one."""
+
+    label: str
+    metric: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+class Curve(msgspec.Struct, frozen=True, kw_only=True):
+    """One metric of one training over the rounds: mean over seeds, smallest and largest."""
+
+    label: str
+    metric: str
+    seeds: int
+    rounds: list[int]
+    mean: list[float]
+    low: list[float]
+    high: list[float]
+
+
+class TrainingOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """Outcome of training, chosen federation first, baselines after it."""
+
+    scope: str
+    attribute: str
+    curves: list[Curve]
+    final: list[Measure]
+
+
+def outcome_of(runs: Runs, *, scope: str = "all") -> TrainingOutcome | None:
     """Curves and final values of each labelled training.
 
     Parameters
     ----------
     runs
-        Label to one table of metrics, or one a seed; columns as `fedwise.training.run` writes them. The first
-        is the chosen federation, the others are baselines.
+        Label to a table of metrics, or to a table for each seed; columns as `fedwise.training.run` writes them. The
+        first is the chosen federation, the others are baselines.
     scope
         Which tested rows: ``all`` (every method on the same rows) or ``own``.
 
@@ -65,7 +96,7 @@ def training(runs: Runs, *, scope: str = "all") -> Training | None:
                 final.append(_final(curve, attribute if metric in GAPS else "", kept))
     if not curves:
         return None
-    return Training(scope=SCOPES.get(scope, scope), attribute=attribute, curves=curves, final=final)
+    return TrainingOutcome(scope=SCOPES.get(scope, scope), attribute=attribute, curves=curves, final=final)
 
 
 def _tested(frame: pl.DataFrame, scope: str) -> pl.DataFrame:

@@ -8,15 +8,16 @@ import pytest
 import fedwise as fw
 from fedwise.pool.pool import Flag, Pool
 from fedwise.reporting import Report
-from fedwise.reporting.alerts import alerts
-from fedwise.reporting.training import training
-from fedwise.reporting.values import Alert, AuditValue
 from fedwise.search import select
 from fedwise.search.selection import Selection
+from fedwise.view.alerts import Notice
+from fedwise.view.checks import Evidence, examine
+from fedwise.view.outcomes import outcome_of
+from fedwise.view.tables import AuditRow
 from reporting.report_kit import make_pool, metrics
 
 
-def raised(selection: Selection, pool: fw.Pool) -> list[Alert]:
+def raised(selection: Selection, pool: fw.Pool) -> list[Notice]:
     return Report.of(pool, selection, frontier=False).values.alerts
 
 
@@ -75,18 +76,18 @@ def test_another_plan_or_other_numbers_are_noticed(pool: fw.Pool, selection: Sel
 
 @pytest.mark.parametrize("ok", [True, False])
 def test_a_broken_audit_stops_the_reader(selection: Selection, ok: bool) -> None:
-    attack = AuditValue(
+    attack = AuditRow(
         epsilon=1.0, attack="joint", trials=100, auc=0.9, auc_std_error=0.01, auc_theory=0.56, tpr_at_1_percent=0.5,
         tpr_theory=0.01, epsilon_lower_bound=2.0, ok=ok,
     )  # fmt: skip
-    found = alerts(selection, pool=None, estimates=None, audits=[attack], training=None)
-    assert any(alert.level == "stop" for alert in found) is not ok
+    found = examine(selection, Evidence(audits=[attack])).alerts
+    assert any("beats the promise" in a.title and a.level == "stop" for a in found) is not ok
 
 
 def test_a_better_baseline_is_admitted(selection: Selection) -> None:
-    lost = training({"Chosen": metrics(0.5, 0), "Everyone": metrics(0.7, 1)})
-    titles = [a.title for a in alerts(selection, pool=None, estimates=None, audits=[], training=lost)]
+    lost = outcome_of({"Chosen": metrics(0.5, 0), "Everyone": metrics(0.7, 1)})
+    titles = [a.title for a in examine(selection, Evidence(training=lost)).alerts]
     assert "a baseline has the better balanced accuracy" in titles
-    won = training({"Chosen": metrics(0.7, 0), "Everyone": metrics(0.5, 1)})
-    titles = [a.title for a in alerts(selection, pool=None, estimates=None, audits=[], training=won)]
+    won = outcome_of({"Chosen": metrics(0.7, 0), "Everyone": metrics(0.5, 1)})
+    titles = [a.title for a in examine(selection, Evidence(training=won)).alerts]
     assert "a baseline has the better balanced accuracy" not in titles

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..objective.pfl import TERM_NAMES, Terms, Weights
 from .palette import LIGHT, TERM_LABELS, config
-from .values import ClientValue, Group, Point
+from .tables import ClientRow, GroupRow, SizeRow
 
 Spec = dict[str, Any]
 
@@ -87,7 +87,7 @@ def _bars(order: Sequence[str], *, height: int) -> list[Spec]:
     return [stack, net]
 
 
-def groups(found: Sequence[Group], weights: Weights) -> Spec:
+def groups(found: Sequence[GroupRow], weights: Weights) -> Spec:
     """The chosen federation's terms against random federations and the whole pool."""
     told = "; ".join(f"{group.name} {group.loss:.4f}" for group in found)
     return base(
@@ -99,7 +99,7 @@ def groups(found: Sequence[Group], weights: Weights) -> Spec:
     )
 
 
-def clients(rows: Sequence[ClientValue], weights: Weights, *, limit: int = 60) -> Spec:
+def clients(rows: Sequence[ClientRow], weights: Weights, *, limit: int = 60) -> Spec:
     """Each client's own terms, members above the rest; at most `limit` outsiders, best first."""
     members = sorted((row for row in rows if row.chosen), key=lambda row: row.loss)
     others = sorted((row for row in rows if not row.chosen), key=lambda row: row.loss)[:limit]
@@ -134,7 +134,7 @@ def clients(rows: Sequence[ClientValue], weights: Weights, *, limit: int = 60) -
     )
 
 
-def frontier(points: Sequence[Point]) -> Spec:
+def frontier(points: Sequence[SizeRow]) -> Spec:
     """Best loss of every size, the chosen size marked and labelled."""
     x = quantity(
         "k",
@@ -169,7 +169,7 @@ def frontier(points: Sequence[Point]) -> Spec:
     )
 
 
-def contributions(rows: Sequence[ClientValue]) -> Spec:
+def contributions(rows: Sequence[ClientRow]) -> Spec:
     """What each member does to the federation's loss, against its absence and as a Shapley share."""
     measures = {
         "leave_one_out": "Loss with it, minus loss without it",
@@ -210,7 +210,7 @@ def contributions(rows: Sequence[ClientValue]) -> Spec:
     )
 
 
-def frequency(rows: Sequence[ClientValue], *, limit: int = 12) -> Spec:
+def frequency(rows: Sequence[ClientRow], *, limit: int = 12) -> Spec:
     """How often each client is chosen when the noise is drawn again: members, then the nearest outsiders."""
     known = sorted((row for row in rows if row.frequency is not None), key=lambda row: -(row.frequency or 0))
     shown = [row for row in known if row.chosen] + [row for row in known if not row.chosen and row.frequency][

@@ -1,4 +1,4 @@
-"""Build: values and charts become one self-contained page, one JSON object, or a notebook cell."""
+"""Report: everything about a selection, as a self-contained page, a JSON object or a notebook cell."""
 
 from __future__ import annotations
 
@@ -16,27 +16,69 @@ from ..auditing.audit import Audit
 from ..errors import MissingExtra
 from ..estimation import estimate
 from ..files import write_new
+from ..planning import Plan
 from ..pool.pool import Pool
 from ..search.frontier import Frontier
 from ..search.frontier import frontier as trace_frontier
 from ..search.selection import Selection
-from . import charts, gather, outcome_charts, page
-from .alerts import alerts
-from .forecast import forecaster, measures
-from .map_chart import tile_map
-from .training import GAPS, METRICS, Runs, training
-from .values import AuditValue, Measure, Point, Values
+from ..view import charts, outcome_charts, tables
+from ..view.alerts import Notice
+from ..view.checks import Evidence, examine
+from ..view.forecasts import forecaster, measures
+from ..view.outcomes import GAPS, METRICS, Measure, Runs, TrainingOutcome, outcome_of
+from ..view.promise import Promise, TrainingPrivacy, promise_of
+from ..view.state_map import Tile, tile_map, tiles
+from ..view.tables import AlternativeRow, AuditRow, ClientRow, GroupRow, SizeRow
+from ..view.verdict import SearchSummary, Verdict, search_of, verdict_of
+from . import page
 
 #: Largest size of the frontier, and the most work (clients × cells) for which it is computed unasked.
 LARGEST = 20
 _FRONTIER_CELLS = 2_000_000
 
 
+class ReportValues(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole report.
+
+    `alerts` came out of the checks named in `checked`; what is in `unchecked` could not be looked at, and
+    nothing is said about it.
+    """
+
+    title: str
+    schema: str
+    version: str
+    verdict: Verdict
+    privacy: Promise
+    groups: list[GroupRow]
+    clients: list[ClientRow]
+    alternatives: list[AlternativeRow]
+    frontier: list[SizeRow]
+    search: SearchSummary
+    training: TrainingOutcome | None
+    audits: list[AuditRow]
+    alerts: list[Notice]
+    checked: list[str]
+    unchecked: list[str]
+    tiles: list[Tile]
+    commands: list[str]
+    digests: dict[str, str]
+
+    @property
+    def chosen(self) -> list[ClientRow]:
+        """The members, best contribution to the federation first where it is known."""
+        return [row for row in self.clients if row.chosen]
+
+    @property
+    def rest(self) -> list[ClientRow]:
+        """Everyone else."""
+        return [row for row in self.clients if not row.chosen]
+
+
 @dataclass(frozen=True)
 class Report:
     """A report. Make one with `Report.of`; shows itself in a notebook."""
 
-    values: Values
+    values: ReportValues
 
     @classmethod
     def of(
@@ -45,12 +87,13 @@ class Report:
         selection: Selection,
         *,
         runs: Runs | None = None,
-        audits: Iterable[Audit | AuditValue] = (),
-        frontier: Frontier | Sequence[Point] | bool = True,
+        training_privacy: TrainingPrivacy | None = None,
+        audits: Iterable[Audit | AuditRow] = (),
+        frontier: Frontier | Sequence[SizeRow] | bool = True,
         forecast: Sequence[Measure] | bool = True,
         model: str = "mlp",
+        plan: Plan | None = None,
         commands: Sequence[str] = (),
-        privacy_notes: Sequence[str] = (),
         digests: Mapping[str, str] | None = None,
         title: str | None = None,
     ) -> Report:
@@ -63,21 +106,21 @@ class Report:
         selection
             The answer of `fedwise.select`.
         runs
-            Tables of metrics by label, the chosen federation first: see `fedwise.reporting.training.training`.
+            Tables of metrics by label, the chosen federation first: see `fedwise.view.outcomes.outcome_of`.
+        training_privacy
+            Whether the training was private and what it cost; ``not checked`` where it is not given.
         audits
             Outcomes of `fedwise.auditing.audit.audit`.
         frontier
-            A frontier already computed; ``True`` to compute one over k where that takes a moment, or ``False``.
+            A frontier already computed; ``True`` to compute one over k where that takes seconds, or ``False``.
         forecast
             Predicted metrics of the trained model; ``True`` to predict them here, or ``False``.
         model
             The trained model, which the prediction follows: ``mlp`` or ``logistic``.
-        commands
-            The command lines that lead here.
-        privacy_notes
-            What training cost, in sentences.
-        digests
-            Further names and digests for the last section.
+        plan
+            The plan of the selection, for a report without releases; another plan is ignored.
+        commands, digests, title
+            The command lines that lead here, further digests for the last section, and a heading.
 
         Raises
         ------
@@ -86,43 +129,29 @@ class Report:
         """
         estimates = estimate(pool, selection.estimator or "shrinkage") if pool is not None else None
         if estimates is not None:
-            gather.check_members(estimates, selection)
-        shown = [_audit_value(audit) for audit in audits]
-        outcome = training(runs) if runs else None
-        names = list(estimates.clients) if estimates is not None else []
-        points = _points(pool, selection, frontier)
-        what = f"{selection.k} of {len(names) or selection.pool} clients"
+            tables.check_members(estimates, selection)
+        if plan is not None and plan.digest != selection.plan_digest:
+            plan = None
+        evidence = Evidence(
+            pool=pool,
+            plan=pool.plan if pool is not None else plan,
+            estimates=estimates,
+            audits=[_audit_row(audit) for audit in audits],
+            training=outcome_of(runs) if runs else None,
+            training_privacy=training_privacy,
+        )
         if isinstance(forecast, bool):
             found = forecaster(estimates, model) if forecast and estimates is not None else None
             forecast = measures(found, selection.clients, seed=selection.seed)
-        verdict = gather.verdict(selection, len(names) or selection.pool)
-        marks = {
-            "Plan": pool.plan.digest if pool else selection.plan_digest or "",
-            "fedwise": selection.version,
-        }
-        marks |= {"Seed": str(selection.seed), **(digests or {})}
         return cls(
-            Values(
-                title=title or f"{what} chosen",
-                schema=pool.plan.schema.name if pool else "",
-                version=__version__,
-                verdict=msgspec.structs.replace(verdict, forecast=list(forecast)),
-                privacy=gather.privacy(
-                    pool.plan if pool else None,
-                    simulated=bool(pool and pool.simulated),
-                    training=privacy_notes,
-                ),
-                groups=gather.groups(estimates, selection, seed=selection.seed) if estimates else [],
-                clients=gather.clients(estimates, selection) if estimates else [],
-                alternatives=gather.alternatives(selection),
-                frontier=points,
-                search=gather.search(selection),
-                training=outcome,
-                audits=shown,
-                alerts=alerts(selection, pool=pool, estimates=estimates, audits=shown, training=outcome),
-                tiles=gather.tiles(names, selection.clients),
-                commands=list(commands),
-                digests={name: value for name, value in marks.items() if value},
+            _values(
+                selection,
+                evidence,
+                frontier=_size_rows(pool, selection, frontier),
+                forecast=forecast,
+                commands=commands,
+                digests=digests or {},
+                title=title,
             )
         )
 
@@ -180,9 +209,52 @@ class Report:
         return page.cell(self.values, self.specs)
 
 
-def _points(
-    pool: Pool | None, selection: Selection, frontier: Frontier | Sequence[Point] | bool
-) -> list[Point]:
+def _values(
+    selection: Selection,
+    evidence: Evidence,
+    *,
+    frontier: list[SizeRow],
+    forecast: Sequence[Measure],
+    commands: Sequence[str],
+    digests: Mapping[str, str],
+    title: str | None,
+) -> ReportValues:
+    """Everything the page shows."""
+    estimates, plan = evidence.estimates, evidence.plan
+    names = list(estimates.clients) if estimates is not None else []
+    candidates = len(names) or selection.pool
+    marks = {
+        "Plan": plan.digest if plan is not None else selection.plan_digest or "",
+        "fedwise": selection.version,
+        "Seed": str(selection.seed),
+        **digests,
+    }
+    findings = examine(selection, evidence)
+    return ReportValues(
+        title=title or f"{selection.k} of {candidates} clients chosen",
+        schema=plan.schema.name if plan is not None else "",
+        version=__version__,
+        verdict=msgspec.structs.replace(verdict_of(selection, candidates), forecast=list(forecast)),
+        privacy=promise_of(evidence.pool, selection, plan=plan, training=evidence.shown_training_privacy),
+        groups=tables.group_rows(estimates, selection, seed=selection.seed) if estimates is not None else [],
+        clients=tables.client_rows(estimates, selection) if estimates is not None else [],
+        alternatives=tables.alternative_rows(selection),
+        frontier=frontier,
+        search=search_of(selection),
+        training=evidence.training,
+        audits=evidence.audits,
+        alerts=findings.alerts,
+        checked=findings.checked,
+        unchecked=findings.unchecked,
+        tiles=tiles(names, selection.clients),
+        commands=list(commands),
+        digests={name: value for name, value in marks.items() if value},
+    )
+
+
+def _size_rows(
+    pool: Pool | None, selection: Selection, frontier: Frontier | Sequence[SizeRow] | bool
+) -> list[SizeRow]:
     """Best loss by size: the frontier given, one computed here, or the sizes the selection itself searched."""
     if frontier is True and pool is not None and selection.objective == "pfl" and _quick(pool):
         largest = min(max(LARGEST, selection.k + 5), len(pool.clients))
@@ -192,24 +264,24 @@ def _points(
         )  # fmt: skip
     if isinstance(frontier, Frontier):
         points = [
-            Point(k=p.k, loss=p.loss, terms=p.terms, clients=list(p.clients), chosen=p.k == selection.k)
+            SizeRow(k=p.k, loss=p.loss, terms=p.terms, clients=list(p.clients), chosen=p.k == selection.k)
             for p in frontier.points
         ]
     elif not isinstance(frontier, bool):
         points = list(frontier)
     else:
         points = [
-            Point(k=p.k, loss=p.loss, terms=None, clients=list(p.clients), chosen=p.k == selection.k)
+            SizeRow(k=p.k, loss=p.loss, terms=None, clients=list(p.clients), chosen=p.k == selection.k)
             for p in selection.sizes
         ]
-    chosen = Point(
+    chosen = SizeRow(
         k=selection.k,
         loss=selection.loss,
         terms=selection.terms,
         clients=list(selection.clients),
         chosen=True,
     )
-    # At the chosen size the selection itself is the truth, constraints and all.
+    # At the chosen size the selection itself counts: it was made under its constraints.
     return sorted([p for p in points if p.k != selection.k] + [chosen], key=lambda p: p.k) if points else []
 
 
@@ -217,8 +289,8 @@ def _quick(pool: Pool) -> bool:
     return pool.matrix.size <= _FRONTIER_CELLS
 
 
-def _audit_value(audit: Audit | AuditValue) -> AuditValue:
-    return AuditValue(**{name: getattr(audit, name) for name in AuditValue.__struct_fields__})
+def _audit_row(audit: Audit | AuditRow) -> AuditRow:
+    return AuditRow(**{name: getattr(audit, name) for name in AuditRow.__struct_fields__})
 
 
 def _finite(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Alerts about single clients: unusual releases, and a selection that hinges on one member."""
+"""Alerts about single clients: unusual releases, and a selection that depends on one member."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import pytest
 
 import fedwise as fw
 from fedwise.pool.pool import Alert, Flag, Pool
-from fedwise.reporting.alerts import alerts
 from fedwise.search.selection import Contribution, Selection
+from fedwise.view.checks import Evidence, examine
 
 
 def titles(selection: Selection, pool: Pool | None = None) -> dict[str, str]:
-    found = alerts(selection, pool=pool, estimates=None, audits=[], training=None)
+    found = examine(selection, Evidence(pool=pool)).alerts
     return {alert.title: alert.level for alert in found}
 
 
 @pytest.mark.parametrize(
-    ("moves", "hinges"),
+    ("moves", "depends"),
     [
         ((-0.9, -0.05, -0.05), True),
         ((0.05, 0.9, -0.05), True),
@@ -27,13 +27,13 @@ def titles(selection: Selection, pool: Pool | None = None) -> dict[str, str]:
         ((None, None, None), False),
     ],
 )
-def test_a_selection_that_hinges_on_one_member_says_so(
-    selection: Selection, moves: tuple[float | None, ...], hinges: bool
+def test_a_selection_that_depends_on_one_member_says_so(
+    selection: Selection, moves: tuple[float | None, ...], depends: bool
 ) -> None:
     parts = tuple(Contribution(f"c{i}", move) for i, move in enumerate(moves))
     said = titles(msgspec.structs.replace(selection, contributions=parts))
     who = max(range(len(moves)), key=lambda i: abs(moves[i] or 0.0))
-    assert (said.get(f"the selection hinges on c{who}") == "note") is hinges
+    assert (said.get(f"the selection depends on c{who}") == "note") is depends
 
 
 def test_unusual_releases_are_a_warning_only_for_members(pool: fw.Pool, selection: Selection) -> None:
@@ -54,7 +54,7 @@ def test_unusual_releases_are_a_warning_only_for_members(pool: fw.Pool, selectio
     said = titles(selection, odd)
     assert said[f"release of {member} is unusual"] == "warning"
     assert said[f"release of {other} is unusual"] == "note"
-    texts = [a.text for a in alerts(selection, pool=odd, estimates=None, audits=[], training=None)]
+    texts = [a.text for a in examine(selection, Evidence(pool=odd)).alerts]
     assert any(text.startswith("Its association of AGE and RICH") for text in texts)
     assert any("'NY'" in text for text in texts)
     assert not any("unusual" in title for title in titles(selection, pool))

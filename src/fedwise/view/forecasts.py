@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import FedwiseError
 from ..estimation.estimates import Estimates
-from .values import Measure
+from .outcomes import Measure
 
 if TYPE_CHECKING:
     from ..forecasting import Forecaster
