@@ -28,6 +28,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Everything that decides a run, beside the data and the federation.
 
     `replicates` bootstrap samples bound the metrics of the last round; with 0 it is tested like any other.
+    `simulated` draws the noise of DP-SGD from the seed, to be repeated; such noise protects nobody. By
+    default it comes from the operating system.
     """
 
     rounds: int = 50
@@ -43,6 +45,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     evaluate_every: int = 1
     replicates: int = 200
     privacy: Privacy | None = None
+    simulated: bool = False
 
     def __post_init__(self) -> None:
         if self.rounds < 1 or self.evaluate_every < 1 or self.replicates < 0:
@@ -55,6 +58,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         find_sampler(self.sampler, self.sampler_options)
         if not 0 < self.fraction <= 1:
             raise FedwiseError(f"fraction must be above 0 and at most 1, got {self.fraction}")
+        if self.simulated and self.privacy is None:
+            raise FedwiseError("simulated must be false without privacy: there is no noise to draw; drop it")
         if self.privacy is not None:
             if self.sampler in _LOSS_SAMPLERS:
                 raise FedwiseError(
@@ -125,7 +130,8 @@ def simulate(
     model
         Default: the network `config.model` names.
     resume
-        Go on from a checkpoint; the result is the same as without the break.
+        Go on from a checkpoint; the result is the same as without the break, up to privacy noise that comes
+        from the operating system.
     on_round
         Called after every round, to save and to show.
 
@@ -209,7 +215,7 @@ def _update(
             noise_multiplier=noise[client],
             clip=config.privacy.clip,
             state=state,
-            seed=config.seed,
+            seed=config.seed if config.simulated else None,
         )
     return local_update(
         model,
