@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from .auditing.audit import audit as audit
     from .errors import FedwiseError as FedwiseError
     from .forecasting import Forecast as Forecast
     from .forecasting import Forecaster as Forecaster
@@ -32,6 +33,11 @@ if TYPE_CHECKING:
     from .search.frontier import frontier as frontier
     from .search.frontier import pareto as pareto
     from .search.select import select as select
+    from .training.calibration import calibrate as calibrate
+    from .training.comparison import compare as compare
+    from .training.run import Run as Run
+    from .training.settings import Training as Training
+    from .training.workflow import train as train
 
 _HOME = {
     "Annealing": "search",
@@ -46,15 +52,21 @@ _HOME = {
     "Pool": "pool.pool",
     "Release": "owner.release",
     "Role": "schema",
+    "Run": "training.run",
     "Schema": "schema",
     "Selection": "search",
     "Terms": "objective",
+    "Training": "training.settings",
     "Weights": "objective",
+    "audit": "auditing.audit",
+    "calibrate": "training.calibration",
+    "compare": "training.comparison",
     "frontier": "search.frontier",
     "pareto": "search.frontier",
     "plan": "planning",
     "release": "owner.release",
     "select": "search.select",
+    "train": "training.workflow",
 }
 
 __all__ = sorted(_HOME)

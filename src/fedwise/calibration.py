@@ -77,7 +77,7 @@ class Calibration(msgspec.Struct, frozen=True):
         return "\n".join(lines) + "\n"
 
 
-def calibrate(
+def fit_and_judge(
     terms: Floats,
     metrics: Mapping[str, Floats],
     goals: Mapping[str, Goal],
@@ -108,7 +108,7 @@ def calibrate(
         if name not in goals:
             raise FedwiseError(f"metric '{name}' must be declared utility or fairness")
         if len(values) != count or not np.isfinite(values).all():
-            raise FedwiseError(f"metric '{name}' must have one finite value a federation")
+            raise FedwiseError(f"metric '{name}' must have one finite value for each federation")
     order = np.random.default_rng(seed).permutation(count)
     first, second = order[: count // 2], order[count // 2 :]
     fitted = fit(terms[first], {n: v[first] for n, v in metrics.items()}, goals, seed=seed)

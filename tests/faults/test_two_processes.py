@@ -101,7 +101,7 @@ def test_a_worker_sends_less_than_a_pipe_takes_at_once(
 ) -> None:
     """A worker killed in the middle of a message would leave its parent waiting for the rest for ever."""
     prepared = prepare(find_frames(world.root / "clients"), Schema.load(world.root / "schema.toml"))
-    training = cached.Training(("A", "C"), Config(rounds=3, model="4"))
+    training = cached.Job(("A", "C"), Config(rounds=3, model="4"))
     monkeypatch.setattr(cached, "_SHARED", [prepared])
     sent = pickle.dumps(cached._work(training, tmp_path / "records.parquet"))
     assert len(sent) < 512  # POSIX: a write of so many bytes is whole or not at all, on any system

@@ -160,7 +160,7 @@ def _train(
     from ..errors import MissingExtra
 
     try:
-        from ..training.compare import compare, jobs
+        from ..training.comparison import jobs, train_jobs
         from ..training.federation import prepare
         from ..training.simulate import Config
 
@@ -177,7 +177,7 @@ def _train(
     work = jobs(federations, strategies=["fedavg"], samplers=["full"], seeds=[seed], config=config)
     with progress() as bar:
         task = bar.add_task("5. training", total=len(work), best="")
-        table = compare(
+        table = train_jobs(
             prepared,
             work,
             on_done=lambda job, _: bar.update(task, advance=1, best=f"{job.federation} trained"),

@@ -105,6 +105,22 @@ def prepare(
     return Prepared(encoder, train, held, tuple(notes))
 
 
+def read_frames(frames: Mapping[str, FrameLike] | str | Path) -> tuple[str, dict[str, FrameLike]]:
+    """Where the data is, in words a run directory can keep, and the frames or files of all clients.
+
+    A text is a directory of files, or ``synthetic:0.1`` for the embedded states at that scale. Frames given
+    one by one lie nowhere that could be named: their place is empty.
+    """
+    if isinstance(frames, Mapping):
+        return "", dict(frames)
+    source = str(frames)
+    if source.startswith("synthetic:"):
+        from ..data.synthetic import states
+
+        return source, dict(states(scale=float(source.removeprefix("synthetic:"))))
+    return source, dict(find_frames(source))
+
+
 def find_frames(folder: str | Path, clients: Sequence[str] | None = None) -> dict[str, Path]:
     """Data files of a directory by client name: ``CA.parquet``, ``CA.csv`` or ``CA.tsv.gz`` is client CA."""
     folder = Path(folder)

@@ -1,32 +1,148 @@
-"""Compare: strategies × samplers × federations × seeds, all tested on the same held-out rows."""
+"""Comparison: strategies × samplers × federations × seeds, all tested on the same held-out rows."""
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
 import polars as pl
 
 from ..errors import FedwiseError
-from .cached import Cache, Training, train_all
-from .federation import Prepared
+from ..files import write_new
+from ..schema.frame import FrameLike
+from ..schema.schema import Schema
+from .cached import Cache, Job, train_all
+from .federation import Prepared, prepare, read_frames
 from .metrics import LARGER_IS_BETTER
+from .run import final
+from .samplers import SAMPLERS
+from .settings import Training
 from .simulate import Config
+from .strategies import STRATEGIES
 
 #: Columns that name a method.
 METHOD = ("federation", "strategy", "sampler")
 
 
-class Job(NamedTuple):
-    """One training."""
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Trainings side by side.
 
-    federation: str
-    members: tuple[str, ...]
-    config: Config
+    Parameters
+    ----------
+    table
+        Tidy: the columns of `METHOD`, ``seed``, and those of `Record`.
+    runs
+        How many trainings it holds.
+    attributes
+        Sensitive attributes of the fairness gaps.
+    notes
+        Sentences about clients whose data is unusual but usable.
+    """
+
+    table: pl.DataFrame
+    runs: int
+    attributes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def to_frame(self) -> pl.DataFrame:
+        """The table."""
+        return self.table
+
+    def summary(
+        self, *, rows: str = "all", metric: str = "accuracy", target: float | None = None
+    ) -> pl.DataFrame:
+        """As `summarise`."""
+        return summarise(self.table, rows=rows, metric=metric, target=target)
+
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the table as Parquet, or as CSV where the name ends so."""
+        buffer = io.BytesIO()
+        if Path(path).suffix.lower() == ".csv":
+            self.table.write_csv(buffer)
+        else:
+            self.table.write_parquet(buffer)
+        write_new(Path(path), buffer.getvalue(), force=force)
+
+    def __str__(self) -> str:
+        return str(self.summary())
+
+
+def compare(
+    frames: Mapping[str, FrameLike] | str | Path,
+    schema: Schema,
+    federations: Mapping[str, Sequence[str]] | None = None,
+    settings: Training | None = None,
+    *,
+    strategies: Sequence[str] | None = None,
+    samplers: Sequence[str] | None = None,
+    seeds: Sequence[int] = (0, 1, 2),
+    workers: int = 1,
+    cache: str | Path | None = None,
+    progress: Callable[[int, int, float], None] | None = None,
+) -> Comparison:
+    """Train every federation with every strategy and sampler, and test all on the same held-out rows.
+
+    Parameters
+    ----------
+    frames
+        Rows of every client by name (frames or files), or a directory with one file for each.
+    federations
+        Members by the name of the federation. Default: every client.
+    settings
+        How to train; its strategy, sampler and seed are replaced by those compared.
+    strategies, samplers
+        Default: those of `settings`. ``["all"]`` is every one there is.
+    seeds
+        Of the runs of each method. Private trainings are therefore simulated ones.
+    workers, cache
+        Processes, and a directory of finished trainings: after a stop only the rest is trained.
+    progress
+        Called with trainings done, trainings asked for, and the best accuracy so far.
+    """
+    settings = settings or Training()
+    _, found = read_frames(frames)
+    work = jobs(
+        federations or {"everyone": list(found)},
+        strategies=_every(strategies or [settings.strategy], STRATEGIES),
+        samplers=_every(samplers or [settings.sampler], SAMPLERS),
+        seeds=seeds,
+        config=settings.config(),
+    )
+    prepared = prepare(
+        found, schema, test=settings.test, seed=settings.split_seed, use_sensitive=settings.use_sensitive
+    )
+    done, best = 0, -math.inf
+
+    def after(_: Job, table: pl.DataFrame) -> None:
+        nonlocal done, best
+        done, best = done + 1, max(best, final(table, "accuracy"))
+        if progress:
+            progress(done, len(work), best)
+
+    table = train_jobs(prepared, work, workers=workers, cache=cache, on_done=after)
+    return Comparison(table, len(work), prepared.encoder.attributes, prepared.notes)
+
+
+def random_federations(clients: Sequence[str], count: int, k: int, *, seed: int = 0) -> dict[str, list[str]]:
+    """`count` federations of `k` clients, drawn evenly and by name: ``random 1``, ``random 2``, …"""
+    if count and not 1 <= k <= len(clients):
+        raise FedwiseError(f"k must be between 1 and {len(clients)}, got {k}")
+    found = {}
+    for number in range(count):
+        rng = np.random.default_rng((seed, number, 0xFEDE))
+        drawn = rng.choice(np.array(clients), size=k, replace=False)
+        found[f"random {number + 1}"] = sorted(drawn.tolist())
+    return found
+
+
+def _every(asked: Sequence[str], known: Mapping[str, object]) -> list[str]:
+    return list(known) if list(asked) == ["all"] else list(asked)
 
 
 def jobs(
@@ -42,9 +158,11 @@ def jobs(
         raise FedwiseError("compare needs at least one federation, strategy, sampler and seed")
     return [
         Job(
-            name,
             tuple(members),
-            msgspec.structs.replace(config, strategy=strategy, sampler=sampler, seed=seed),
+            msgspec.structs.replace(
+                config, strategy=strategy, sampler=sampler, seed=seed, simulated=config.privacy is not None
+            ),
+            name,
         )
         for name, members in federations.items()
         for strategy in strategies
@@ -53,7 +171,7 @@ def jobs(
     ]
 
 
-def compare(
+def train_jobs(
     prepared: Prepared,
     work: Sequence[Job],
     *,
@@ -85,7 +203,7 @@ def compare(
 
     tables = train_all(
         prepared,
-        [Training(job.members, job.config) for job in work],
+        work,
         cache=None if cache is None else Cache(cache, prepared),
         workers=workers,
         on_done=finished,
