@@ -225,6 +225,24 @@ def test_evaluation_is_the_weighted_mean_of_the_cohort():
     assert not any(reply.content.metric_records for reply in spy.received)
 
 
+def test_a_client_with_other_metrics_than_the_rest_is_left_out():
+    def evaluate(message, context):
+        node = context.node_id
+        extra = {"more": 1.0} if node == 1001 else {}
+        metrics = MetricRecord({"loss": node / 1000, "num-examples": WEIGHTS[node], **extra})
+        return Message(RecordDict({"metrics": metrics}), reply_to=message)
+
+    _, masked = build(guard_mod, secagg_mod, evaluate=evaluate)
+    messages = [Message(RecordDict(), node, "evaluate") for node in WEIGHTS]
+    (reply,) = secure(masked).send_and_receive(messages)
+    rest = [1002, 1003, 1004]
+    expected = np.average([node / 1000 for node in rest], weights=[WEIGHTS[node] for node in rest])
+    assert dict(reply.content.metric_records["metrics"]) == {
+        "loss": pytest.approx(expected, abs=1e-8),
+        "num-examples": 1.0,
+    }
+
+
 def test_a_metric_that_is_a_list_is_refused():
     def evaluate(message, context):
         metrics = MetricRecord({"curve": [0.1, 0.2], "num-examples": 7})

@@ -357,6 +357,13 @@ def test_the_least_cohort_binds_the_sum_too():
         server.unmask(1001, server.nodes[:4])
 
 
+def test_the_threshold_binds_the_sum_too():
+    server = Server(6)
+    server.begin(threshold=5)
+    with pytest.raises(Refused, match="at least 5 clients, got 4"):
+        server.unmask(1001, server.nodes[:4])
+
+
 def test_a_request_for_both_secrets_of_a_client_cannot_be_written():
     server = Server(4)
     server.begin()

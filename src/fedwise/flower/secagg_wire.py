@@ -157,7 +157,7 @@ def content_digest(roster: bytes, content: RecordDict) -> bytes:
                 _feed(hasher, key, value.dtype, str(tuple(value.shape)), value.stype)
                 hasher.update(hashlib.sha256(value.data).digest())
             else:
-                _feed(hasher, key, type(value).__name__, repr(value))
+                _feed(hasher, key, repr(value))
     return hasher.digest()
 
 
