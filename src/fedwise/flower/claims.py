@@ -46,7 +46,7 @@ def claim(session: str, step: str, *, folder: Path | None = None, now: float | N
     day, today = int(session.split(".")[0]), _today(now)
     if not today - 1 <= day <= today:
         raise FedwiseError("secure aggregation must end within a day; restart the round")
-    place = Path(tempfile.gettempdir()) / f"fedwise-claims-{getpass.getuser()}" if folder is None else folder
+    place = _default_folder() if folder is None else folder
     try:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Whoever else may write there could delete claims.
@@ -61,6 +61,11 @@ def claim(session: str, step: str, *, folder: Path | None = None, now: float | N
         raise FedwiseError("secure aggregation takes every step once; restart the round") from None
     except OSError:
         raise FedwiseError(f"folder '{place}' must be writable; make room, or set TMPDIR") from None
+
+
+def _default_folder() -> Path:
+    user = os.getuid() if hasattr(os, "getuid") else getpass.getuser()
+    return Path(tempfile.gettempdir()) / f"fedwise-claims-{user}"
 
 
 def _today(now: float | None) -> int:
