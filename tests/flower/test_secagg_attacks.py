@@ -12,7 +12,7 @@ from flwr.common.secure_aggregation.crypto.shamir import combine_shares
 from flwr.common.secure_aggregation.secaggplus_utils import pseudo_rand_gen
 
 from fedwise.errors import FedwiseError
-from fedwise.flower import InProcessGrid, Policy, guard_mod, release_app
+from fedwise.flower import InProcessGrid, Policy, claims, guard_mod, release_app
 from fedwise.flower import masks as masks_module
 from fedwise.flower.masks import Masker, agree, derive
 from fedwise.flower.quantisation import of_updates
@@ -428,6 +428,14 @@ def test_a_second_message_from_the_same_copy_of_the_state_is_refused():
     server.restore(1001, after_masking)
     with pytest.raises(Refused, match="takes every step once"):
         server.unmask(1001, [1001, 1002, 1003])
+
+
+def test_a_server_that_begins_again_and_again_leaves_one_session_on_a_node():
+    server = Server(1)
+    before = set(claims._folder().iterdir()) if claims._folder().exists() else set()
+    for _ in range(5):
+        server.ask(1001, server.terms(clients=3, threshold=2))
+    assert len(set(claims._folder().iterdir()) - before) == 1
 
 
 def test_stages_come_in_their_order_and_each_once():
