@@ -88,6 +88,9 @@ def test_exact_counts_with_releases_claim_nothing_about_noise(exact: fw.Pool) ->
     assert "Which categories occur" not in promise
     assert "number of records" not in promise
     assert "noisy" not in text(page)
+    # There is no noise, so there is no error bar for it.
+    assert "±" not in header(page)
+    assert "Intervals (95%) hold the privacy noise" not in page
     assert "Only released, estimated or aggregate numbers" not in page
 
 
