@@ -7,11 +7,12 @@ which says what could not be checked without it.
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -231,25 +232,30 @@ def _plan(path: Path) -> Plan | None:
 def training_privacy(folder: Path, config: Mapping[str, Any]) -> TrainingPrivacy | None:
     """What a run directory says about the privacy of its training; ``None`` where it says nothing.
 
-    ``config.json`` says whether DP-SGD was used, ``privacy.json`` what it cost. `fedwise train` draws the noise of
-    DP-SGD from the seed of the run, so such a training is simulated unless its settings state otherwise.
+    ``config.json`` says whether DP-SGD was used and whether its noise came from a seed, ``privacy.json`` what it
+    cost. Version 0.1.0 always drew the noise from the run's seed and did not write so: without a statement the
+    training counts as simulated.
     """
     settings = config.get("config")
     if not (isinstance(settings, dict) and "privacy" in settings and (folder / "metrics.parquet").exists()):
         return None
-    asked = settings["privacy"]
-    if not isinstance(asked, dict):
+    if not isinstance(settings["privacy"], dict):
         return TrainingPrivacy(label="not private", notes=_costs(folder / "privacy.json"))
-    label: Label = "private" if asked.get("simulated") is False else "simulated"
+    label: Label = "private" if settings.get("simulated") is False else "simulated"
     return TrainingPrivacy(label=label, notes=_costs(folder / "privacy.json"))
 
 
 class _CostRow(msgspec.Struct):
-    """What a report reads of a client's line in ``privacy.json``; an infinite ε is written as null."""
+    """What a report reads of a client's line in ``privacy.json``; version 0.1.0 wrote an infinite ε as null."""
 
     selected: bool
-    joint: float | None
+    joint: float | Literal["inf"] | None
     delta: float
+
+    @property
+    def epsilon(self) -> float:
+        """ε of release and training together."""
+        return math.inf if self.joint is None else float(self.joint)
 
 
 def _costs(path: Path) -> list[str]:
@@ -261,12 +267,14 @@ def _costs(path: Path) -> list[str]:
     notes = []
     for selected, who in ((True, "chosen"), (False, "not chosen")):
         spent = [cost for cost in costs if cost.selected is selected]
-        if any(cost.joint is None for cost in spent):
+        if not spent:
+            continue
+        worst = max(spent, key=lambda cost: cost.epsilon)
+        if math.isinf(worst.epsilon):
             notes.append(f"Clients {who}: no bound on ε, release and training together.")
-        elif spent:
-            worst = max(spent, key=lambda cost: cost.joint or 0.0)
+        else:
             notes.append(
-                f"Clients {who}: ε at most {worst.joint:.3f} at δ = {worst.delta:g}, release and training together, "
+                f"Clients {who}: ε at most {worst.epsilon:.3f} at δ = {worst.delta:g}, release and training together, "
                 "from one accountant."
             )
     return notes
