@@ -77,7 +77,7 @@ def _clients(output: Path, scale: float, seed: int) -> tuple[Schema, dict[str, p
     clients = synthetic.states(seed=seed, scale=scale)
     folder = output / "clients"
     folder.mkdir(exist_ok=True)
-    schema.save(output / "schema.toml")
+    schema.save(output / "schema.toml", force=True)
     for name, frame in clients.items():
         frame.write_parquet(folder / f"{name}.parquet")
     rows = sum(frame.height for frame in clients.values())
