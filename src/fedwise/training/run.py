@@ -152,8 +152,11 @@ class Run:
         return Model.named(self.manifest.config.model, self.encoder.width)
 
     def save(self, now: Progress) -> None:
-        """Checkpoint a finished round: the metrics first, so that a checkpoint never runs ahead of them."""
-        self._write("metrics.parquet", _to_parquet(now.records), now.round - 1)
+        """Checkpoint a finished round, then write the table of metrics.
+
+        The checkpoint holds the metrics of its own round: from the moment anything of a round is on disk,
+        the round is done and its privacy noise is never drawn again.
+        """
         tensors: dict[str, npt.NDArray[Any]] = {json.dumps(["parameters"]): now.parameters}
         for key, array in now.server.items():
             tensors[json.dumps(["server", key])] = array
@@ -166,8 +169,14 @@ class Run:
                 tensors[json.dumps(["sampler", key])] = value
             else:
                 plain[key] = value
-        notes = {"round": now.round, "sampler": plain, "spent": now.spent}
+        own = [msgspec.to_builtins(record) for record in now.records if record.round == now.round]
+        notes = {"round": now.round, "sampler": plain, "spent": now.spent, "records": own}
         self._write("checkpoint.safetensors", _pack(tensors, notes), now.round - 1)
+        self.save_metrics(now)
+
+    def save_metrics(self, now: Progress) -> None:
+        """Write the table of metrics."""
+        self._write("metrics.parquet", _to_parquet(now.records), now.round)
 
     def progress(self) -> Progress | None:
         """The last checkpoint; ``None`` before the first."""
@@ -190,8 +199,12 @@ class Run:
                     found.clients[client] = {**found.clients.get(client, {}), key: array}
                 case ["sampler", key]:
                     found.sampler[key] = array
-        table = self.metrics().filter(pl.col("round") <= found.round)
+        own = notes.get("records")
+        # Version 0.1.0 wrote the metrics first, and none into the checkpoint.
+        last = found.round if own is None else found.round - 1
+        table = self.metrics().filter(pl.col("round") <= last)
         found.records = [Record(**row) for row in table.iter_rows(named=True)]
+        found.records += [Record(**row) for row in own or ()]
         return found
 
     def finish(self, now: Progress, model: Model, costs: Sequence[Cost] = ()) -> None:

@@ -168,7 +168,10 @@ def _complete(run: Run, prepared: Prepared, plan: Plan | None, progress: OnProgr
         if progress:
             progress(now.round, manifest.config.rounds, best)
 
-    now = simulate(prepared, manifest.federation, manifest.config, resume=run.progress(), on_round=after)
+    before = run.progress()
+    if before is not None:
+        run.save_metrics(before)  # a stop between a checkpoint and its metrics left these behind
+    now = simulate(prepared, manifest.federation, manifest.config, resume=before, on_round=after)
     run.finish(now, run.model, costs(manifest, now, plan))
     return run
 
