@@ -251,9 +251,11 @@ def test_cores_where_the_system_does_not_tell(monkeypatch):
 def test_flags_say_how_the_noise_was_made(small_schema):
     frames = [make_people(200, seed) for seed in range(3)]
     private, bare = fw.plan(small_schema, epsilon=3.0), fw.plan(small_schema, epsilon=math.inf)
-    real = fw.Pool.of([fw.release(private, f, client=f"c{i}") for i, f in enumerate(frames)])
+    real = fw.Pool.of([fw.release(private, f, client=f"c{i}", uncharged=True) for i, f in enumerate(frames)])
     assert select(real, 2, evidence="none").flags == ()
-    open_pool = fw.Pool.of([fw.release(bare, f, client=f"c{i}") for i, f in enumerate(frames)])
+    open_pool = fw.Pool.of(
+        [fw.release(bare, f, client=f"c{i}", no_privacy=True) for i, f in enumerate(frames)]
+    )
     assert select(open_pool, 2, evidence="none").flags == ("not private: the releases carry no noise",)
     assert select(random_estimates(5, sigma=1.0), 2, evidence="none").flags == ()
     assert select(random_estimates(5), 2, evidence="none").flags == (
