@@ -202,6 +202,8 @@ def test_inspect_exits_1_on_a_doctored_release(run: Run, ready: Path) -> None:
     outcome = run("inspect", "r", "--json")
     assert outcome.code == 1
     assert outcome.json["flagged"] == ["CA"]
+    assert outcome.json["label"] == "not charged"
     told = run("inspect", "r")
     assert told.code == 1
+    assert "NOT CHARGED" in told.err
     assert "contradict" in told.err
