@@ -40,11 +40,9 @@ def explore(
         print_json({"url": page.url, "port": page.port, "clients": len(pool)})
     else:
         stderr().print(f"{len(pool)} clients at {page.url}\nCtrl-C stops it.", markup=False, soft_wrap=True)
-    if open_page:
-        import webbrowser
-
-        webbrowser.open(page.url)
     try:
+        if open_page:
+            page.open_browser()
         page.run()
     except KeyboardInterrupt:
         stderr().print("stopped", markup=False)
