@@ -91,9 +91,16 @@ def shorten(text: str) -> str:
 
 
 def write_new(
-    path: Path, data: bytes, *, force: bool = False, error: type[FedwiseError] = FedwiseError
+    path: Path,
+    data: bytes,
+    *,
+    force: bool = False,
+    error: type[FedwiseError] = FedwiseError,
+    mode: int | None = None,
 ) -> None:
     """Write a file whole: a reader sees the old file, the new one, or none, never half of one.
+
+    Its permissions are `mode`, or those of any new file of this process.
 
     Raises
     ------
@@ -109,7 +116,7 @@ def write_new(
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, file_mode())
+        os.chmod(temporary, file_mode() if mode is None else mode)
         if not force and linked(temporary, path):
             discard(temporary)
         else:
@@ -126,6 +133,13 @@ def write_new(
         if temporary is not None:
             discard(temporary)
         raise
+
+
+def check_room(path: Path, size: int, *, error: type[FedwiseError] = FedwiseError) -> None:
+    """Write and remove a file of this size beside `path`, or `error`: what follows must not fail for want of room."""
+    trial = path.with_name(f".{path.name[:40]}.trial")
+    write_new(trial, bytes(size), force=True, error=error)
+    discard(trial)
 
 
 def linked(temporary: str, path: Path) -> bool:

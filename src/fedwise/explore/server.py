@@ -79,7 +79,7 @@ class Guard:
         given, slash, rest = scope["path"].removeprefix("/").partition("/")
         # Both checks always run, and the comparison takes the same time wherever the first difference is.
         known = hmac.compare_digest(given.encode(), self.token.encode())
-        if not (self._here(headers) and known):
+        if not (self._here(headers, page=scope["method"] == "GET" and rest == "") and known):
             answer = Response(
                 "Refused. Open the address that `fedwise explore` printed, token included.\n",
                 403,
@@ -97,11 +97,15 @@ class Guard:
         inner = {**scope, "path": "/" + rest, "raw_path": None}
         await self.app(inner, receive, send)
 
-    def _here(self, headers: dict[str, str]) -> bool:
+    def _here(self, headers: dict[str, str], *, page: bool) -> bool:
         host = headers.get("host", "")
         origin = headers.get("origin")
         site = headers.get("sec-fetch-site", "none")
-        return host in self.hosts and origin in (None, f"http://{host}") and site in ("none", "same-origin")
+        # The file that leads the browser here counts as another site. It may show the page in a tab of its own,
+        # which gives it nothing to read; it may not frame it, and may fetch nothing.
+        shown = (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == ("navigate", "document")
+        came = site in ("none", "same-origin") or (page and shown)
+        return host in self.hosts and origin in (None, f"http://{host}") and came
 
 
 class Vega:
