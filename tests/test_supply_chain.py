@@ -22,6 +22,7 @@ DISTRIBUTION = {"sklearn": "scikit-learn", "vl_convert": "vl-convert-python"}
 EXTRAS = {
     "training": ("train",),
     "flower": ("train", "flower"),
+    "view": ("explore",),
     "reporting": ("explore",),
     "explore": ("explore",),
     "data": ("acs",),

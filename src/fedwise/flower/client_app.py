@@ -23,7 +23,7 @@ from .guard import Guard, Handler, describe, find_policy, guard
 
 _LOG = logging.getLogger("flwr")
 #: Key of the record in ``context.state`` that holds what this run's release said.
-STATE = "fedwise.owner.release"
+STATE = "fedwise.release"
 #: Rows, a path, or a function of the node's context that gives either.
 DataSource = FrameLike | Callable[[Context], FrameLike]
 #: A policy, the path of one, or a function of the node's context that gives either.

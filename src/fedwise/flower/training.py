@@ -36,7 +36,7 @@ from .client_app import STATE, find_data, records
 from .guard import LOSS_ACTION, find_policy, guard
 
 #: Keys of the records that travel beside Flower's own ``arrays``, ``config`` and ``metrics``.
-SETTINGS, CONTROL, CELLS, REPORT = "fedwise.settings", "fedwise.control", "fedwise.cells", "fedwise.reporting"
+SETTINGS, CONTROL, CELLS, REPORT = "fedwise.settings", "fedwise.control", "fedwise.cells", "fedwise.report"
 _MEMORY = "fedwise.memory"
 _LOG = logging.getLogger("flwr")
 Weight = Literal["released", "exact", "equal"]
