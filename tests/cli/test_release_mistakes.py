@@ -193,7 +193,7 @@ MISTAKES: dict[str, tuple[Callable[[Path], None] | None, tuple[object, ...], str
     "draft of an empty file": (
         write("e.csv", ""),
         ("plan", "--init", "e.csv", "-o", "s.toml"),
-        "cannot be read as CSV",
+        "is empty; it needs at least a header line",
     ),
 }
 

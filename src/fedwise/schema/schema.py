@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -149,16 +149,19 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         text += [c.column for rule in rules for c in rule.comparisons if isinstance(c.value, str)]
         return read(frame, list(wanted), text=text)
 
-    def satisfied(self, rows: pl.DataFrame) -> npt.NDArray[np.bool_]:
-        """Which of the rows that `read` returned satisfy `where`, shape (rows,)."""
+    def satisfied(self, rows: pl.DataFrame, *, may_lack: Collection[str] = ()) -> npt.NDArray[np.bool_]:
+        """Which of the rows that `read` returned satisfy `where`, shape (rows,).
+
+        Comparisons with a column of `may_lack` that is absent are left out; any other absent column is an error.
+        """
         keep = np.ones(rows.height, dtype=bool)
         for rule in (Rule.parse(text) for text in self.where):
             for name in rule.columns:
-                if name not in rows.columns:
+                if name not in rows.columns and name not in may_lack:
                     raise DataError(
                         f"column '{name}' is missing from the data; the filter '{rule.text}' reads it"
                     )
-            keep &= rule.evaluate(rows)[0]
+            keep &= rule.only(rows.columns).evaluate(rows)[0]
         return keep
 
     def select_rows(self, frame: FrameLike) -> pl.DataFrame:
