@@ -102,9 +102,8 @@ def test_the_command_shows_the_token_in_no_process_list(tmp_path: Path) -> None:
     for found in make_releases(fw.Schema.parse(SMALL), ("CA", "NY", "TX")):
         found.save(tmp_path / f"{found.client}.release.json")
     browser = tmp_path / "browser"
-    browser.write_text(
-        f"#!/bin/sh\ncp /proc/$$/cmdline '{tmp_path}/seen.part'\nmv '{tmp_path}/seen.part' '{tmp_path}/seen'\n"
-    )
+    seen = tmp_path / "seen"
+    browser.write_text(f"#!/bin/sh\ncp /proc/$$/cmdline '{seen}.part'\nmv '{seen}.part' '{seen}'\n")
     browser.chmod(0o755)
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(tmp_path), "--json"],
