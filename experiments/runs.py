@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 from census import Bundle
 
-from fedwise.training.cached import Cache, Training, train_all
+from fedwise.training.cached import Cache, Job, train_all
 from fedwise.training.simulate import Config
 
 #: Metrics that are kept, as (column, metric, attribute).
@@ -45,14 +45,14 @@ class Entry:
     sampler: str = "full"
     seed: int = 0
 
-    def training(self, rounds: int, every: int) -> Training:
+    def training(self, rounds: int, every: int) -> Job:
         """As a job for the trainer."""
         name, options = VARIANTS.get(self.strategy, (self.strategy, {}))
         config = Config(
             rounds=rounds, strategy=name, strategy_options=options, sampler=self.sampler, seed=self.seed,
             evaluate_every=every, replicates=0,
         )  # fmt: skip
-        return Training(self.members, config)
+        return Job(self.members, config)
 
 
 def run(

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import spearmanr
 
 import fedwise as fw
-from fedwise.calibration import BASELINES, calibrate, fit, judge, spearman
+from fedwise.calibration import BASELINES, fit, fit_and_judge, judge, spearman
 
 GOALS = {"accuracy": "utility", "eod": "fairness"}
 
@@ -40,7 +40,7 @@ def test_planted_weights_are_found() -> None:
 
 def test_held_out_half_judges_and_beats_trivial_weights() -> None:
     terms, metrics = planted(2, noise=0.05)
-    found = calibrate(terms, metrics, GOALS, seed=0, resamples=200)
+    found = fit_and_judge(terms, metrics, GOALS, seed=0, resamples=200)
     scores = {j.name: j.score for j in found.judgements}
     assert set(scores) == {"calibrated", *BASELINES}
     assert scores["calibrated"] > max(scores["only signal"], scores["only direct bias"])
@@ -55,7 +55,7 @@ def test_pure_noise_gets_no_held_out_credit() -> None:
     rng = np.random.default_rng(5)
     terms = rng.gamma(2.0, 0.1, (60, 4))
     metrics = {"accuracy": rng.normal(size=60), "eod": rng.normal(size=60)}
-    found = calibrate(terms, metrics, GOALS, seed=0, resamples=50)
+    found = fit_and_judge(terms, metrics, GOALS, seed=0, resamples=50)
     assert abs(found.judgements[0].score) < 5 * np.sqrt(2 / 29)
     on_training = judge("same", fit(terms, metrics, GOALS), terms, metrics, GOALS, resamples=10)
     assert on_training.score > found.judgements[0].score
@@ -65,7 +65,7 @@ def test_weights_file_is_read_back(tmp_path: object) -> None:
     from pathlib import Path
 
     terms, metrics = planted(3, noise=0.05)
-    found = calibrate(terms, metrics, GOALS, seed=1, resamples=20)
+    found = fit_and_judge(terms, metrics, GOALS, seed=1, resamples=20)
     path = Path(str(tmp_path)) / "weights.toml"
     path.write_text(found.to_toml())
     assert fw.Weights.load(path) == found.weights
@@ -74,7 +74,7 @@ def test_weights_file_is_read_back(tmp_path: object) -> None:
 def test_too_little_to_fit() -> None:
     terms, metrics = planted(4, noise=0.1, count=6)
     with pytest.raises(fw.FedwiseError, match="at least 8"):
-        calibrate(terms, metrics, GOALS)
+        fit_and_judge(terms, metrics, GOALS)
     terms, metrics = planted(4, noise=0.1)
     with pytest.raises(fw.FedwiseError, match="utility or fairness"):
-        calibrate(terms, metrics, {"accuracy": "utility"})
+        fit_and_judge(terms, metrics, {"accuracy": "utility"})

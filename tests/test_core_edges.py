@@ -11,7 +11,7 @@ import pytest
 
 import fedwise as fw
 from fedwise.auditing.audit import _log_ratio
-from fedwise.calibration import calibrate
+from fedwise.calibration import fit_and_judge
 from fedwise.certificate import global_bound
 from fedwise.errors import DataError, FedwiseError, SchemaError
 from fedwise.estimation.shrinkage import _scaled_variance, positive
@@ -60,7 +60,7 @@ def test_weights_must_be_finite_and_not_negative(value: float) -> None:
 
 
 def test_weights_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(FedwiseError, match="cannot be read"):
+    with pytest.raises(FedwiseError, match="does not exist; check the path"):
         Weights.load(tmp_path / "none.toml")
     for number, text in enumerate((b"alpha = ", b"alpha = 'x'", b"\xff\xfe", b"alpha = -1.0")):
         path = tmp_path / f"{number}.toml"
@@ -91,9 +91,9 @@ def test_the_global_bound_without_noise() -> None:
 def test_a_metric_without_a_goal_is_refused() -> None:
     terms = np.random.default_rng(0).random((10, 4))
     with pytest.raises(FedwiseError, match="metric 'x' must be declared utility or fairness"):
-        calibrate(terms, {"x": terms[:, 0]}, {})
-    with pytest.raises(FedwiseError, match="metric 'x' must have one finite value a federation"):
-        calibrate(terms, {"x": terms[:5, 0]}, {"x": "utility"})
+        fit_and_judge(terms, {"x": terms[:, 0]}, {})
+    with pytest.raises(FedwiseError, match="metric 'x' must have one finite value for each federation"):
+        fit_and_judge(terms, {"x": terms[:5, 0]}, {"x": "utility"})
 
 
 def test_ratios_at_the_ends() -> None:

@@ -22,6 +22,7 @@ from scipy.optimize import differential_evolution
 from scipy.stats import rankdata
 
 from .errors import FedwiseError
+from .files import format_toml
 from .objective.pfl import Weights
 
 Floats = npt.NDArray[np.float64]
@@ -72,12 +73,13 @@ class Calibration(msgspec.Struct, frozen=True):
                 f"{c.metric} {c.value:+.2f} [{c.low:+.2f}, {c.high:+.2f}]" for c in judgement.correlations
             )
             lines.append(f"# {judgement.name}: score {judgement.score:.3f}; {shown}")
-        lines.append("[weights]")
-        lines += [f"{name} = {getattr(self.weights, name):.6g}" for name in ("alpha", "beta", "gamma", "lam")]
-        return "\n".join(lines) + "\n"
+        weights = {
+            name: float(f"{getattr(self.weights, name):.6g}") for name in ("alpha", "beta", "gamma", "lam")
+        }
+        return "\n".join(lines) + "\n" + format_toml({"weights": weights})
 
 
-def calibrate(
+def fit_and_judge(
     terms: Floats,
     metrics: Mapping[str, Floats],
     goals: Mapping[str, Goal],
@@ -108,7 +110,7 @@ def calibrate(
         if name not in goals:
             raise FedwiseError(f"metric '{name}' must be declared utility or fairness")
         if len(values) != count or not np.isfinite(values).all():
-            raise FedwiseError(f"metric '{name}' must have one finite value a federation")
+            raise FedwiseError(f"metric '{name}' must have one finite value for each federation")
     order = np.random.default_rng(seed).permutation(count)
     first, second = order[: count // 2], order[count // 2 :]
     fitted = fit(terms[first], {n: v[first] for n, v in metrics.items()}, goals, seed=seed)

@@ -6,15 +6,20 @@ import os
 import re
 import tempfile
 import tomllib
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+import tomli_w
 
 from .errors import FedwiseError
 
 T = TypeVar("T")
+
+#: A list as tomli-w writes it, an item a line. Line breaks inside text are escaped, so these are all there are.
+_LONG_LIST = re.compile(r"^(.* = \[)\n((?:.*,\n)+)\]$", re.MULTILINE)
 
 #: Largest file any reader takes into memory. The largest honest release (2,000,000 cells) has 34 MB.
 MAX_BYTES = 40 * 1024 * 1024
@@ -72,6 +77,12 @@ def parse_toml(text: str, *, what: str, error: type[FedwiseError]) -> dict[str, 
     # Besides its own error the parser lets those of int() through, for numbers of thousands of digits.
     except (ValueError, RecursionError) as cause:
         raise error(f"{what} is not valid TOML: {shorten(str(cause))}") from None
+
+
+def format_toml(tree: Mapping[str, Any]) -> str:
+    """TOML text of a tree of plain values, each list on one line, as a person would write it."""
+    text = tomli_w.dumps(tree, indent=0)
+    return _LONG_LIST.sub(lambda found: found[1] + found[2].strip(",\n").replace(",\n", ", ") + "]", text)
 
 
 def shorten(text: str) -> str:

@@ -141,9 +141,10 @@ def test_command_prints_its_address_and_stops_on_ctrl_c(tmp_path: Path) -> None:
     ) as process:
         try:
             assert process.stdout is not None
-            lines = [process.stdout.readline() for _ in range(5)]
-            said = json.loads("".join(lines))
+            lines = iter(process.stdout.readline, "}\n")
+            said = json.loads("".join(lines) + "}")
             assert said["clients"] == 3
+            assert said["privacy"] == "simulated"
             with urllib.request.urlopen(said["url"], timeout=240) as answer:
                 assert b"fedwise" in answer.read()
             process.send_signal(signal.SIGINT)

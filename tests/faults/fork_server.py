@@ -31,7 +31,7 @@ from typing import Any
 #: Loaded before the first fork. None of them starts a thread on import; the server checks.
 MODULES = (
     "fedwise.cli.main", "fedwise.pool.pool", "fedwise.owner.release", "fedwise.search", "fedwise.forecasting",
-    "fedwise.owner.ledger", "fedwise.training.run", "fedwise.training.compare", "fedwise.training.cached",
+    "fedwise.owner.ledger", "fedwise.training.run", "fedwise.training.comparison", "fedwise.training.cached",
     "fedwise.training.federation", "fedwise.training.samplers", "fedwise.training.strategies",
     "fedwise.training.kernels",
     "polars", "scipy.stats", "safetensors.numpy", "rich.progress", "rich.table", "opendp.prelude",

@@ -17,7 +17,7 @@ from fedwise.errors import FedwiseError
 from fedwise.schema.schema import Schema
 from fedwise.training import cached
 from fedwise.training.federation import find_frames, prepare
-from fedwise.training.lock import alone
+from fedwise.training.lock import NAME, alone
 from fedwise.training.simulate import Config
 
 from .fork_server import ForkServer, Job
@@ -62,7 +62,7 @@ def test_a_directory_in_use_is_refused(world: World, server: ForkServer, tmp_pat
         check_error(server.one(resume, tmp_path), "in use by another process")
         check_error(server.one([*words, "--force"], tmp_path), "in use by another process")
     assert server.one(resume, tmp_path).code == 0
-    assert {file.name for file in (tmp_path / "run").iterdir()} == set(TRAINED)
+    assert {file.name for file in (tmp_path / "run").iterdir()} == {*TRAINED, NAME}
 
 
 def test_a_killed_process_lets_go(world: World, server: ForkServer, tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_a_worker_sends_less_than_a_pipe_takes_at_once(
 ) -> None:
     """A worker killed in the middle of a message would leave its parent waiting for the rest for ever."""
     prepared = prepare(find_frames(world.root / "clients"), Schema.load(world.root / "schema.toml"))
-    training = cached.Training(("A", "C"), Config(rounds=3, model="4"))
+    training = cached.Job(("A", "C"), Config(rounds=3, model="4"))
     monkeypatch.setattr(cached, "_SHARED", [prepared])
     sent = pickle.dumps(cached._work(training, tmp_path / "records.parquet"))
     assert len(sent) < 512  # POSIX: a write of so many bytes is whole or not at all, on any system

@@ -16,9 +16,10 @@ import pytest
 from fedwise.data import synthetic
 from fedwise.errors import FedwiseError
 from fedwise.objective.pfl import TERM_NAMES, information
-from fedwise.training.cached import Cache, Training, train_all
-from fedwise.training.calibration import draw_federations, exact_estimates, final
+from fedwise.training.cached import Cache, Job, train_all
+from fedwise.training.calibration import draw_federations, exact_estimates
 from fedwise.training.federation import Prepared, prepare
+from fedwise.training.run import final
 from fedwise.training.simulate import Config
 
 CONFIG = Config(rounds=2, evaluate_every=2, replicates=0)
@@ -31,7 +32,7 @@ def prepared() -> Prepared:
 
 
 def test_two_processes_and_one_give_the_same_records(prepared: Prepared, tmp_path: Path) -> None:
-    work = [Training(("AK", "DE"), CONFIG), Training(("RI",), CONFIG), Training(("DE", "AK"), CONFIG)]
+    work = [Job(("AK", "DE"), CONFIG), Job(("RI",), CONFIG), Job(("DE", "AK"), CONFIG)]
     seen: list[tuple[int, bool]] = []
     alone = train_all(
         prepared, work, cache=Cache(tmp_path / "a", prepared), workers=1,
@@ -53,7 +54,7 @@ def test_two_processes_and_one_give_the_same_records(prepared: Prepared, tmp_pat
 
 def test_a_changed_row_changes_the_key(prepared: Prepared, tmp_path: Path) -> None:
     other = prepare(synthetic.states(scale=0.02, names=NAMES, seed=1), synthetic.schema())
-    training = Training(("AK", "DE"), CONFIG)
+    training = Job(("AK", "DE"), CONFIG)
     assert Cache(tmp_path, prepared).key(training) != Cache(tmp_path, other).key(training)
     assert Cache(tmp_path, prepared).key(training) == Cache(tmp_path, prepared).key(training)
 
@@ -62,12 +63,12 @@ def test_interrupt_keeps_what_is_finished(tmp_path: Path) -> None:
     """SIGINT in the middle: the process ends soon, and the files that are there can be read."""
     code = f"""
 from fedwise.data import synthetic
-from fedwise.training.cached import Cache, Training, train_all
+from fedwise.training.cached import Cache, Job, train_all
 from fedwise.training.federation import prepare
 from fedwise.training.simulate import Config
 if __name__ == "__main__":
     prepared = prepare(synthetic.states(scale=0.02, names={NAMES!r}), synthetic.schema())
-    work = [Training(("AK",), Config(rounds=2, replicates=0, seed=s)) for s in range(5000)]
+    work = [Job(("AK",), Config(rounds=2, replicates=0, seed=s)) for s in range(5000)]
     train_all(prepared, work, cache=Cache({str(tmp_path / "cache")!r}, prepared), workers=2)
 """
     script = tmp_path / "script.py"

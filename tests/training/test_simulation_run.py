@@ -16,7 +16,7 @@ import pytest
 
 from fedwise.errors import DataError, FedwiseError, MissingExtra
 from fedwise.schema.schema import Schema
-from fedwise.training.compare import compare, jobs, summarise
+from fedwise.training.comparison import jobs, summarise, train_jobs
 from fedwise.training.federation import Prepared, find_frames, prepare
 from fedwise.training.local import Diverged, Settings
 from fedwise.training.predict import predict_frame
@@ -121,7 +121,7 @@ def test_a_full_disk_keeps_the_last_checkpoint(
 
     def full(handle: int) -> None:
         calls[0] += 1
-        if calls[0] == 6:  # round 0, 1: two files each; round 2: metrics, then the checkpoint
+        if calls[0] == 5:  # round 0, 1: two files each; round 2: the checkpoint, then metrics
             raise OSError(errno.ENOSPC, "No space left on device")
         real(handle)
 
@@ -293,8 +293,8 @@ def test_compare_is_tidy_and_equal_in_processes(prepared: Prepared) -> None:
         config=_replace(QUICK, rounds=2, replicates=0),
     )
     assert len(work) == 8
-    table = compare(prepared, work)
-    assert table.equals(compare(prepared, work, workers=2), null_equal=True)
+    table = train_jobs(prepared, work)
+    assert table.equals(train_jobs(prepared, work, workers=2), null_equal=True)
     picked = table.filter(
         federation="pair", strategy="fedavg", sampler="full", seed=1, rows="all", metric="accuracy", round=2
     )

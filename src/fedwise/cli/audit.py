@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from .console import JsonOption, SeedOption, print_json, print_table, progress, stderr
+from .console import JsonOption, SeedOption, print_json, print_table, stderr
+from .inputs import bar
 
 
 def audit(
@@ -32,35 +33,23 @@ def audit(
 
     Exit code 1 when the attack does better than the promise allows.
     """
-    import msgspec
-
-    from ..auditing.audit import audit as run_audit
+    from ..auditing.budgets import audit_budgets
     from ..errors import CheckFailed, PlanError
-    from ..files import write_new
-    from ..planning import plan as make_plan
-    from ..schema.frame import read
     from .plan import load_schema
 
     try:
         budgets = [float(word) for word in epsilon.split(",")]
     except ValueError:
         raise PlanError(f"--epsilon must be numbers separated by commas, got '{epsilon}'") from None
-    known = load_schema(schema)
-    rows = read(data)
-    results = []
-    with progress() as bar:
-        task = bar.add_task("attacking", total=2 * len(budgets), best="")
-        for budget in budgets:
-            made = make_plan(known, budget, delta=delta, calibration=calibration, allocation=allocation)
-            for attack in ("single", "joint"):
-                found = run_audit(made, rows, attack=attack, trials=trials, seed=seed)
-                results.append(found)
-                bar.update(task, advance=1, best=f"epsilon {budget:g} {attack}: AUC {found.auc:.3f}")
-    answer = {"calibration": calibration, "allocation": allocation, "audits": results}
+    with bar("attacking", "AUC") as show:
+        found = audit_budgets(
+            load_schema(schema), data, budgets, delta=delta, calibration=calibration, allocation=allocation,
+            trials=trials, seed=seed, progress=show,
+        )  # fmt: skip
     if output is not None:
-        write_new(output, msgspec.json.format(msgspec.json.encode(answer), indent=2), force=True)
+        found.save(output, force=True)
     if json:
-        print_json(answer)
+        print_json(found)
     else:
         print_table(
             f"membership attack, {trials} targets in and out ({calibration}, {allocation})",
@@ -76,11 +65,11 @@ def audit(
                     f"{a.epsilon_lower_bound:.3f}",
                     "holds" if a.ok else "BROKEN",
                 ]
-                for a in results
+                for a in found.audits
             ],
         )
         stderr().print(
             "'epsilon at least' is a lower confidence bound from the attack; it must stay below epsilon."
         )
-    if not all(a.ok for a in results):
+    if not found.ok:
         raise CheckFailed("the attack beats the promise; do not release with this build")

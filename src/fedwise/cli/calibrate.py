@@ -7,14 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .console import ForceOption, JsonOption, SeedOption, print_json, print_table, progress, stderr
-from .train import DataOption, SchemaOption, SyntheticOption
+from .console import ForceOption, JsonOption, SeedOption, print_json, print_table, stderr
+from .inputs import (
+    DataOption,
+    SchemaOption,
+    SplitSeedOption,
+    SyntheticOption,
+    TestOption,
+    bar,
+    find_schema,
+    name_source,
+)
 
 if TYPE_CHECKING:
-    import polars as pl
-
-    from ..estimation.estimates import Estimates
-    from ..schema.schema import Schema
     from ..training.calibration import Study
 
 
@@ -33,10 +38,8 @@ def calibrate(
     ] = 50,
     sizes: Annotated[str, typer.Option("--sizes", help="Smallest and largest federation, as 2:15.")] = "2:15",
     rounds: Annotated[int, typer.Option("--rounds", help="Communication rounds of each training.")] = 50,
-    test: Annotated[float, typer.Option("--test", help="Share of each client's rows held out.")] = 0.2,
-    split_seed: Annotated[
-        int, typer.Option("--split-seed", help="Seed of the one split of each client.")
-    ] = 0,
+    test: TestOption = 0.2,
+    split_seed: SplitSeedOption = 0,
     attribute: Annotated[
         str | None, typer.Option("--attribute", help="Sensitive attribute of the gaps. [the schema's first]")
     ] = None,
@@ -67,61 +70,31 @@ def calibrate(
     private releases of others, unless --releases gives the terms.
     """
     from ..files import refuse_existing, write_new
-    from ..training.calibration import study
-    from ..training.federation import prepare
-    from .train import _config, find_schema, name_source, read_source
+    from ..pool.pool import Pool
+    from ..training.calibration import calibrate as run_study
+    from ..training.settings import Training
 
     refuse_existing(output, force=force)
     if table is not None:
         refuse_existing(table, force=force)
-    low, high = _sizes(sizes)
-    config = _config(rounds=rounds, evaluate_every=rounds, replicates=0, seed=seed)
-    frames = read_source(name_source(data, synthetic))
-    known = find_schema(schema, synthetic, None)
-    prepared = prepare(frames, known, test=test, seed=split_seed)
-    _check_attribute(attribute, prepared.encoder.attributes)
-    for note in prepared.notes:
-        stderr().print(f"note: {note}", markup=False)
-    if releases is None:
-        estimates = _exact(frames, known, test, split_seed)
-    else:
-        from ..estimation import estimate
-        from ..pool.pool import Pool
-
-        estimates = estimate(Pool.load(releases))
-    best, kept = 0.0, 0
-    with progress() as bar:
-        task = bar.add_task("training federations", total=federations, best="")
-
-        def after(_: int, records: pl.DataFrame, cached: bool) -> None:
-            nonlocal best, kept
-            from ..training.calibration import final
-
-            kept += cached
-            best = max(best, final(records, "accuracy"))
-            bar.update(task, advance=1, best=f"best accuracy {best:.4f}, {kept} from the cache")
-
-        try:
-            found = study(
-                prepared, estimates, count=federations, sizes=(low, min(high, len(prepared.clients))), config=config,
-                seed=seed, cache=cache, workers=workers, attribute=attribute, resamples=bootstrap,
-                on_done=after,
+    settings = Training(rounds=rounds, seed=seed, test=test, split_seed=split_seed)
+    pool = None if releases is None else Pool.load(releases)
+    try:
+        with bar("training federations", "accuracy") as show:
+            found = run_study(
+                name_source(data, synthetic), find_schema(schema, synthetic, None), settings, pool=pool,
+                count=federations, sizes=_sizes(sizes), attribute=attribute, resamples=bootstrap, cache=cache,
+                workers=workers, progress=show,
             )  # fmt: skip
-        except KeyboardInterrupt:
-            typer.echo("stopped; finished trainings are kept, run the same command to go on", err=True)
-            raise
+    except KeyboardInterrupt:
+        typer.echo("stopped; finished trainings are kept, run the same command to go on", err=True)
+        raise
+    for note in found.notes:
+        stderr().print(f"note: {note}", markup=False)
     write_new(output, found.calibration.to_toml().encode(), force=force)
     if table is not None:
         write_new(table, found.to_frame().write_csv().encode(), force=force)
-    _show(found, output, kept, json=json)
-
-
-def _exact(frames: dict[str, object], schema: Schema, test: float, seed: int) -> Estimates:
-    from ..data.split import split_all
-    from ..training.calibration import exact_estimates
-
-    train, _ = split_all(frames, test, seed=seed)
-    return exact_estimates(train, schema)
+    _show(found, output, json=json)
 
 
 def _sizes(text: str) -> tuple[int, int]:
@@ -137,27 +110,14 @@ def _sizes(text: str) -> tuple[int, int]:
     return found
 
 
-def _check_attribute(attribute: str | None, known: tuple[str, ...]) -> None:
-    from ..errors import SchemaError, nearest
-
-    if attribute is not None and attribute not in known:
-        raise SchemaError(
-            f"--attribute must be a sensitive column, got '{attribute}'{nearest(attribute, known)}"
-        )
-    if not known:
-        raise SchemaError(
-            "calibration needs a sensitive column in the schema; declare one with role sensitive"
-        )
-
-
-def _show(found: Study, output: Path, kept: int, *, json: bool) -> None:
+def _show(found: Study, output: Path, *, json: bool) -> None:
     calibration = found.calibration
     if json:
         print_json(
             {
                 "output": str(output),
                 "federations": len(found.federations),
-                "from_cache": kept,
+                "from_cache": found.cached,
                 "weights": calibration.weights,
                 "fitted_on": calibration.fitted_on,
                 "judged_on": calibration.judged_on,

@@ -77,7 +77,7 @@ def _clients(output: Path, scale: float, seed: int) -> tuple[Schema, dict[str, p
     clients = synthetic.states(seed=seed, scale=scale)
     folder = output / "clients"
     folder.mkdir(exist_ok=True)
-    schema.save(output / "schema.toml")
+    schema.save(output / "schema.toml", force=True)
     for name, frame in clients.items():
         frame.write_parquet(folder / f"{name}.parquet")
     rows = sum(frame.height for frame in clients.values())
@@ -171,7 +171,7 @@ def _train(
     from ..errors import MissingExtra
 
     try:
-        from ..training.compare import compare, jobs
+        from ..training.comparison import jobs, train_jobs
         from ..training.federation import prepare
         from ..training.simulate import Config
 
@@ -188,7 +188,7 @@ def _train(
     work = jobs(federations, strategies=["fedavg"], samplers=["full"], seeds=[seed], config=config)
     with progress() as bar:
         task = bar.add_task("5. training", total=len(work), best="")
-        table = compare(
+        table = train_jobs(
             prepared,
             work,
             on_done=lambda job, _: bar.update(task, advance=1, best=f"{job.federation} trained"),

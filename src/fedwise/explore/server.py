@@ -19,9 +19,9 @@ from typing import Any, ClassVar, TypeVar
 import msgspec
 
 from ..errors import FedwiseError, MissingExtra
-from ..reporting.draw import VERSION
-from ..reporting.palette import css
 from ..search.control import cores
+from ..view.draw import VERSION
+from ..view.palette import css
 from .question import MAX_BYTES, Question
 from .session import Session, Stale
 
@@ -155,7 +155,7 @@ class Vega:
 
 
 def new_token() -> str:
-    """A token nobody guesses."""
+    """A token that cannot be guessed."""
     return secrets.token_urlsafe(24)
 
 
@@ -215,10 +215,10 @@ def application(session: Session, *, token: str, port: int, vega: Vega) -> ASGIA
         stale = session.overtaken(*_page(request))
         return _json(await soon(session.frontier, question, stale))
 
-    async def settle(request: Request) -> Response:
+    async def search(request: Request) -> Response:
         question = await _question(request)
         stale = session.overtaken(*_page(request))
-        found = await soon(session.settle, question, stale)
+        found = await soon(session.search, question, stale)
         return _json({"selection": found.to_dict(), "sentence": found.sentence})
 
     async def forecast(request: Request) -> Response:
@@ -228,7 +228,7 @@ def application(session: Session, *, token: str, port: int, vega: Vega) -> ASGIA
 
     async def selection(request: Request) -> Response:
         question = Question.decode(request.query_params.get("q", ""))
-        found = await soon(session.settle, question, _never)
+        found = await soon(session.search, question, _never)
         return _download(found.encode(), "selection.json", "application/json")
 
     async def report(request: Request) -> Response:
@@ -244,7 +244,7 @@ def application(session: Session, *, token: str, port: int, vega: Vega) -> ASGIA
         Route("/api/pool", pool),
         Route("/api/answer", answer, methods=["POST"]),
         Route("/api/frontier", frontier, methods=["POST"]),
-        Route("/api/settle", settle, methods=["POST"]),
+        Route("/api/search", search, methods=["POST"]),
         Route("/api/forecast", forecast, methods=["POST"]),
         Route("/download/selection.json", selection),
         Route("/download/report.html", report),
@@ -271,9 +271,11 @@ async def _question(request: Request) -> Question:
 
 
 def _page(request: Request) -> tuple[str, int]:
-    """Which page asks, and at which turn of its."""
-    turn = request.query_params.get("n", "0")
-    return request.query_params.get("page", "")[:40], int(turn) if turn.isdecimal() and len(turn) < 16 else 0
+    """Which page asks, and at which version of its state."""
+    version = request.query_params.get("n", "0")
+    return request.query_params.get("page", "")[:40], int(version) if version.isdecimal() and len(
+        version
+    ) < 16 else 0
 
 
 async def _refusal(request: Request, error: Exception) -> Response:

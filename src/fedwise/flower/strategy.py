@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,16 +15,18 @@ from flwr.serverapp.strategy import FedAvg
 from ..errors import FedwiseError
 from ..training.local import Settings, Update
 from ..training.model import Model
-from ..training.samplers import Sampler, make_sampler
-from ..training.strategies import ServerState, Strategy, make_strategy
+from ..training.round import Round
+from ..training.samplers import Sampler
+from ..training.strategies import ServerState, Strategy
 from .grid import FederationGrid
-from .training import LOSS_ACTION, read_update, write_instruction, write_vector
+from .guard import LOSS_ACTION
+from .training import read_update, write_instruction, write_vector
 
 _LOG = logging.getLogger("flwr")
 
 
 class FedwiseStrategy(FedAvg):  # type: ignore[misc]  # flwr is not typed for us
-    """A Flower strategy over the pure functions of `fedwise.train`.
+    """A Flower strategy over the pure functions of `fedwise.training`.
 
     Clients must run `train_app`. Evaluation is Flower's FedAvg's.
 
@@ -62,17 +64,16 @@ class FedwiseStrategy(FedAvg):  # type: ignore[misc]  # flwr is not typed for us
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        clients = sorted(sizes)
-        self.strategy = (
-            make_strategy(strategy, **(strategy_options or {})) if isinstance(strategy, str) else strategy
+        self.round = Round.of(
+            strategy,
+            sampler,
+            dict(sorted(sizes.items())),
+            settings=settings or Settings(),
+            seed=seed,
+            strategy_options=strategy_options,
+            sampler_options=sampler_options,
         )
-        self.sampler = (
-            make_sampler(sampler, clients, sizes=sizes, **(sampler_options or {}))
-            if isinstance(sampler, str)
-            else sampler
-        )
-        self.model, self.sizes = model, dict(sizes)
-        self.settings, self.seed, self.timeout = settings or Settings(), seed, timeout
+        self.model, self.timeout = model, timeout
         self.state: ServerState | None = None
         #: Who was asked to train, round by round.
         self.participants: list[tuple[str, ...]] = []
@@ -81,7 +82,8 @@ class FedwiseStrategy(FedAvg):  # type: ignore[misc]  # flwr is not typed for us
 
     def summary(self) -> None:
         """Log what will be done."""
-        _LOG.info("\t├──> Strategy: %s | sampler: %s", self.strategy.name, self.sampler.name)
+        names = self.round.strategy.name, self.round.sampler.name
+        _LOG.info("\t├──> Strategy: %s | sampler: %s", *names)
         super().summary()
 
     def configure_train(
@@ -94,17 +96,14 @@ class FedwiseStrategy(FedAvg):  # type: ignore[misc]  # flwr is not typed for us
         online = {grid.names[node] for node in grid.get_node_ids()}
         self._sent = self.model.flatten({name: array.numpy() for name, array in arrays.items()})
         if self.state is None:
-            self.state = self.strategy.start(self._sent, self.sizes)  # type: ignore[arg-type]  # real sizes do
-        # The same stream as fedwise.training.simulate, so both choose alike.
-        rng = np.random.default_rng((self.seed, server_round, 0x5A3B))
-        asked = [client for client in self.sampler.candidates(server_round, rng) if client in online]
-        if asked:
-            self.sampler.observe(self._losses(asked, arrays, grid))
-        chosen = tuple(client for client in self.sampler.choose(server_round, rng) if client in online)
+            self.state = self.round.start(self._sent)
+        chosen = self.round.choose(
+            server_round, lambda asked: self._losses(asked, arrays, grid), online=online
+        )
         self.participants.append(chosen)
-        records: dict[str, Any] = write_instruction(self.strategy.configure(self.settings, self.state))
+        records: dict[str, Any] = write_instruction(self.round.instruct(self.state))
         plain = {key: value for key, value in records.items() if isinstance(value, str)}
-        config = ConfigRecord({**config, **plain, "server-round": server_round, "seed": self.seed})
+        config = ConfigRecord({**config, **plain, "server-round": server_round, "seed": self.round.seed})
         extra = {key: value for key, value in records.items() if key not in plain}
         content = RecordDict({"arrays": arrays, "config": config, **extra})
         return [Message(content, grid.nodes[client], "train") for client in chosen]
@@ -125,18 +124,14 @@ class FedwiseStrategy(FedAvg):  # type: ignore[misc]  # flwr is not typed for us
         if not updates or self.state is None:
             _LOG.warning("fedwise: round %d has no usable update; the model stays as it is", server_round)
             return None, None
-        before = self._sent
-        moved, self.state = self.strategy.aggregate(before, updates, self.state)
-        known = {update.client: update.loss for update in updates if math.isfinite(update.loss)}
-        changes = {u.client: u.parameters.astype(np.float64) - before.astype(np.float64) for u in updates}
-        self.sampler.observe(known, changes)
+        moved, self.state = self.round.combine(self._sent, updates, self.state)
         metrics = MetricRecord({"clients": len(updates)})
+        known = [update for update in updates if math.isfinite(update.loss)]
         if known:
-            total = sum(update.rows for update in updates if update.client in known)
-            metrics["loss"] = sum(u.loss * u.rows for u in updates if u.client in known) / total
+            metrics["loss"] = sum(u.loss * u.rows for u in known) / sum(u.rows for u in known)
         return write_vector(self.model, moved), metrics
 
-    def _losses(self, clients: list[str], arrays: ArrayRecord, grid: FederationGrid) -> dict[str, float]:
+    def _losses(self, clients: Sequence[str], arrays: ArrayRecord, grid: FederationGrid) -> dict[str, float]:
         content = RecordDict({"arrays": arrays})
         messages = [Message(content, grid.nodes[client], f"query.{LOSS_ACTION}") for client in clients]
         out = {}

@@ -5,18 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from ..cache import Cache
 from ..errors import PoolError, nearest
+from ..estimation.estimates import Estimates
 from ..owner.release import SUFFIX, Label, Release, label_of
 from ..planning import Plan
 from .screen import FALSE_ALARM, Alert, Flag, flagged, screen
-
-if TYPE_CHECKING:
-    from ..estimation.estimates import Estimates
 
 __all__ = ["FALSE_ALARM", "Alert", "Flag", "Pool", "flagged", "release_files"]
 
@@ -42,7 +40,7 @@ class Pool:
         Releases that failed the screen (only with ``accept_flagged``).
     alerts
         What is unusual about releases that passed it: worth a look, not refused.
-    estimated
+    cache
         Estimates made from this pool so far, by estimator.
     """
 
@@ -63,7 +61,7 @@ class Pool:
         # Read-only, so that estimates made from it once stay true.
         self.matrix = matrix.view()
         self.matrix.flags.writeable = False
-        self.estimated: dict[str, Estimates] = {}
+        self.cache: Cache[str, Estimates] = Cache()
         self.simulated = simulated
         self.charged = charged
         self.flags = tuple(flags)

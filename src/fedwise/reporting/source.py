@@ -1,16 +1,18 @@
 """Source: where a report's parts lie on disk. A run directory, a demo directory, or a selection file.
 
 A directory may hold ``selection.json``, ``releases/``, ``metrics.parquet``, ``comparison.parquet``,
-``config.json``, ``privacy.json`` and ``audit.json``. Whatever is missing is left out of the report.
+``config.json``, ``plan.json``, ``privacy.json`` and ``audit.json``. What is missing is left out of the report,
+which says what could not be checked without it.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -22,10 +24,13 @@ from ..estimation import estimate
 from ..estimation.information import standard_error
 from ..files import decode, read_bytes
 from ..objective.pfl import terms
+from ..planning import Plan
 from ..pool.pool import Pool
 from ..search.selection import Selection
-from .build import Report
-from .values import AuditValue
+from ..view.labels import Label, flags_of
+from ..view.promise import TrainingPrivacy
+from ..view.tables import AuditRow
+from .report import Report
 
 #: How the chosen federation is called in charts and tables.
 CHOSEN = "Chosen federation"
@@ -90,7 +95,8 @@ def build_report(
         forecast=forecast,
         model=str(config.get("config", {}).get("model", "mlp")),
         commands=_commands(selection, pool, config, place),
-        privacy_notes=_privacy_notes(folder / "privacy.json", config, trained=bool(runs)) if whole else (),
+        training_privacy=training_privacy(folder, config) if whole and CHOSEN in runs else None,
+        plan=_plan(folder / "plan.json") if whole else None,
         digests={"Training data": config["fingerprint"]} if config.get("fingerprint") else None,
         title=title,
     )
@@ -157,6 +163,8 @@ def given(pool: Pool, members: Sequence[str]) -> Selection:
         estimator=estimates.estimator,
         pool=len(pool),
         plan_digest=pool.plan.digest,
+        flags=flags_of(pool),
+        alerts=tuple(f"release of '{alert.client}': {alert.reason}" for alert in pool.alerts),
     )
 
 
@@ -187,7 +195,7 @@ def read_metrics(path: Path) -> pl.DataFrame:
 
 
 def split_comparison(table: pl.DataFrame, *, chosen_known: bool = False) -> dict[str, list[pl.DataFrame]]:
-    """The runs of a table of `fedwise compare` by label, one table a seed; random federations together.
+    """The runs of a table of `fedwise compare` by label, with a table for each seed; random federations together.
 
     The first federation of the table is the chosen one, unless its run is already at hand.
     """
@@ -209,32 +217,65 @@ def split_comparison(table: pl.DataFrame, *, chosen_known: bool = False) -> dict
 class _AuditFile(msgspec.Struct):
     """What a report reads of the file `fedwise audit` writes."""
 
-    audits: list[AuditValue]
+    audits: list[AuditRow]
 
 
-def _audits(path: Path) -> list[AuditValue]:
+def _audits(path: Path) -> list[AuditRow]:
     data = read_bytes(path, what="audit file", error=FedwiseError)
     return decode(data, _AuditFile, what=f"audit file '{path}'", error=FedwiseError).audits
 
 
-def _privacy_notes(path: Path, config: Mapping[str, Any], *, trained: bool) -> list[str]:
-    if not trained:
-        return []
+def _plan(path: Path) -> Plan | None:
+    return Plan.load(path) if path.exists() else None
+
+
+def training_privacy(folder: Path, config: Mapping[str, Any]) -> TrainingPrivacy | None:
+    """What a run directory says about the privacy of its training; ``None`` where it says nothing.
+
+    ``config.json`` says whether DP-SGD was used and whether its noise came from a seed, ``privacy.json`` what it
+    cost. Version 0.1.0 always drew the noise from the run's seed and did not write so: without a statement the
+    training counts as simulated.
+    """
+    settings = config.get("config")
+    if not (isinstance(settings, dict) and "privacy" in settings and (folder / "metrics.parquet").exists()):
+        return None
+    if not isinstance(settings["privacy"], dict):
+        return TrainingPrivacy(label="not private", notes=_costs(folder / "privacy.json"))
+    label: Label = "private" if settings.get("simulated") is False else "simulated"
+    return TrainingPrivacy(label=label, notes=_costs(folder / "privacy.json"))
+
+
+class _CostRow(msgspec.Struct):
+    """What a report reads of a client's line in ``privacy.json``; version 0.1.0 wrote an infinite ε as null."""
+
+    selected: bool
+    joint: float | Literal["inf"] | None
+    delta: float
+
+    @property
+    def epsilon(self) -> float:
+        """ε of release and training together."""
+        return math.inf if self.joint is None else float(self.joint)
+
+
+def _costs(path: Path) -> list[str]:
+    """The largest cost of clients chosen and not chosen, in a sentence each."""
     if not path.exists():
-        return [
-            "Training itself carried no differential privacy: what the chosen clients sent while training is not "
-            "covered by the promise above. Clients that were not chosen sent nothing more."
-        ]
+        return []
     data = read_bytes(path, what="privacy file", error=FedwiseError)
-    costs = decode(data, list[dict[str, Any]], what=f"privacy file '{path}'", error=FedwiseError)
+    costs = decode(data, list[_CostRow], what=f"privacy file '{path}'", error=FedwiseError)
     notes = []
     for selected, who in ((True, "chosen"), (False, "not chosen")):
-        spent = [cost for cost in costs if cost.get("selected") is selected]
-        if spent:
-            worst = max(spent, key=lambda cost: float(cost["joint"]))
+        spent = [cost for cost in costs if cost.selected is selected]
+        if not spent:
+            continue
+        worst = max(spent, key=lambda cost: cost.epsilon)
+        if math.isinf(worst.epsilon):
+            notes.append(f"Clients {who}: no bound on ε, release and training together.")
+        else:
             notes.append(
-                f"Clients {who}: ε at most {float(worst['joint']):.3f} at δ = {float(worst['delta']):g}, release and "
-                "training together, from one accountant."
+                f"Clients {who}: ε at most {worst.epsilon:.3f} at δ = {worst.delta:g}, release and training together, "
+                "from one accountant."
             )
     return notes
 
@@ -242,7 +283,7 @@ def _privacy_notes(path: Path, config: Mapping[str, Any], *, trained: bool) -> l
 def _commands(
     selection: Selection, pool: Pool | None, config: Mapping[str, Any], releases: Path | None
 ) -> list[str]:
-    """Command lines by name only: where files lay on this machine is nobody's business."""
+    """Command lines that lead here. Paths are cut to names, so that the page tells nothing about this machine."""
     lines = []
     if selection.method != "given":
         words = [

@@ -14,6 +14,7 @@ from ..certificate import Certificate, certify
 from ..errors import FedwiseError, Infeasible, nearest
 from ..estimation.estimates import Estimates
 from ..objective.pfl import Weights, terms
+from ..objective.representative import Representative
 from ..pool.pool import Pool
 from .annealing import Annealing
 from .constraints import Constraints, Limits
@@ -24,7 +25,6 @@ from .feasible import check
 from .greedy import Greedy
 from .outcome import Method, Outcome
 from .problem import PFL, Objective, Problem
-from .representative import Representative
 from .selection import Alternative, ForecastValue, Selection, SizeResult, Status
 from .sizes import Sizes, parse_sizes
 

@@ -28,7 +28,8 @@ class Cost(msgspec.Struct, frozen=True):
     """What one client has spent.
 
     `joint` is ε at `delta` = δ₁ + δ₂ from one accountant; `summed` is ε₁ + ε₂ at the same δ, the weaker
-    statement. A client that was not selected has no training cost and keeps ε₁ at δ₁.
+    statement. A client that was not selected has no training cost and keeps ε₁ at δ₁. `simulated` says that
+    the noise of its training was drawn from a known seed: the numbers hold for noise nobody can repeat.
     """
 
     client: str
@@ -39,6 +40,7 @@ class Cost(msgspec.Struct, frozen=True):
     summed: float
     delta: float
     steps: int = 0
+    simulated: bool = False
 
 
 def epsilon(history: Sequence[tuple[float, float, int]], delta: float) -> float:
@@ -125,6 +127,7 @@ def compose(
     training: dict[str, History],
     training_delta: float,
     trained_openly: Sequence[str] = (),
+    simulated: bool = False,
 ) -> list[Cost]:
     """Cost of every client of a pool, selected or not.
 
@@ -138,6 +141,8 @@ def compose(
         δ₂ of the training promise.
     trained_openly
         Clients that trained without DP-SGD: the parameters they sent carry no promise.
+    simulated
+        Whether the noise of the training came from a seed.
     """
     released = math.inf if math.isinf(mu) else 0.0 if mu == 0 else release_epsilon
     out = []
@@ -158,5 +163,6 @@ def compose(
             joint = math.inf
         else:
             joint = min(epsilon(((1.0 / mu, 1.0, 1), *steps), delta), released + trained)
-        out.append(Cost(client, True, released, trained, joint, released + trained, delta, taken))
+        summed = released + trained
+        out.append(Cost(client, True, released, trained, joint, summed, delta, taken, simulated))
     return out

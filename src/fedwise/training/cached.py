@@ -34,11 +34,12 @@ from .simulate import Config, simulate
 _EPOCH = "fedwise/cached/1"
 
 
-class Training(NamedTuple):
-    """One training: who trains, and how."""
+class Job(NamedTuple):
+    """One training: who trains, and how. The name of the federation is for readers and decides nothing."""
 
     members: tuple[str, ...]
     config: Config
+    federation: str = ""
 
 
 class Cache:
@@ -60,22 +61,25 @@ class Cache:
         encoder = prepared.encoder
         self._common = f"{_EPOCH}\0{encoder.schema.digest}\0{encoder.use_sensitive}\0{tested}"
 
-    def key(self, training: Training) -> str:
+    def key(self, job: Job) -> str:
         """SHA-256 over data, schema, configuration and federation."""
-        members = self.prepared.check(training.members)
+        members = self.prepared.check(job.members)
         digest = hashlib.sha256(self._common.encode())
-        digest.update(msgspec.json.encode(training.config))
+        plain = msgspec.to_builtins(job.config)
+        if job.config.privacy is None:
+            del plain["simulated"]  # says nothing here, and caches older than this field are still found
+        digest.update(msgspec.json.encode(plain))
         for client in members:
             digest.update(f"\0{client}\0{self._train[client]}".encode())
         return digest.hexdigest()
 
-    def path(self, training: Training) -> Path:
+    def path(self, job: Job) -> Path:
         """The file of a training, whether it is there or not."""
-        return self.folder / f"{self.key(training)[:40]}.parquet"
+        return self.folder / f"{self.key(job)[:40]}.parquet"
 
-    def load(self, training: Training) -> pl.DataFrame | None:
+    def load(self, job: Job) -> pl.DataFrame | None:
         """The records of a finished training; ``None`` where there is none, or only a damaged file."""
-        path = self.path(training)
+        path = self.path(job)
         if not path.is_file():
             return None
         try:
@@ -83,16 +87,16 @@ class Cache:
         except (pl.exceptions.PolarsError, OSError):
             return None
 
-    def store(self, training: Training, table: pl.DataFrame) -> None:
+    def store(self, job: Job, table: pl.DataFrame) -> None:
         """Keep the records: the whole file or none."""
         buffer = io.BytesIO()
         table.write_parquet(buffer)
-        write_new(self.path(training), buffer.getvalue(), force=True)
+        write_new(self.path(job), buffer.getvalue(), force=True)
 
 
 def train_all(
     prepared: Prepared,
-    work: Sequence[Training],
+    work: Sequence[Job],
     *,
     cache: Cache | None,
     workers: int = 2,
@@ -123,10 +127,10 @@ def train_all(
     """
     found: dict[int, pl.DataFrame] = {}
     waiting: dict[str, list[int]] = {}
-    for i, training in enumerate(work):
-        table = cache.load(training) if cache is not None else None
+    for i, job in enumerate(work):
+        table = cache.load(job) if cache is not None else None
         if table is None:
-            waiting.setdefault(str(i) if cache is None else cache.key(training), []).append(i)
+            waiting.setdefault(str(i) if cache is None else cache.key(job), []).append(i)
         else:
             found[i] = table
             if on_done:
@@ -150,7 +154,7 @@ def train_all(
 
 def _parallel(
     prepared: Prepared,
-    work: Sequence[Training],
+    work: Sequence[Job],
     waiting: list[list[int]],
     workers: int,
     finish: Callable[[list[int], pl.DataFrame], None],
@@ -208,17 +212,17 @@ def _follow() -> None:
         os._exit(1)
 
 
-def _work(training: Training, path: Path) -> None:
+def _work(job: Job, path: Path) -> None:
     try:
-        _run(_SHARED[0], training).write_parquet(path)
+        _run(_SHARED[0], job).write_parquet(path)
     except OSError as cause:
         raise FedwiseError(
             f"'{path.parent}' cannot be written ({cause.strerror}); free space, or set TMPDIR to another directory"
         ) from None
 
 
-def _run(prepared: Prepared, training: Training) -> pl.DataFrame:
-    return to_frame(simulate(prepared, training.members, training.config).records)
+def _run(prepared: Prepared, job: Job) -> pl.DataFrame:
+    return to_frame(simulate(prepared, job.members, job.config).records)
 
 
 def _digest(rows: Rows) -> str:

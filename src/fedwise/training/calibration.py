@@ -7,18 +7,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ..calibration import Calibration, Goal, calibrate
-from ..errors import FedwiseError
+from ..calibration import Calibration, Goal, fit_and_judge
+from ..data.split import split_all
+from ..errors import FedwiseError, SchemaError, nearest
+from ..estimation import estimate
 from ..estimation.estimates import Estimates
 from ..objective.pfl import TERM_NAMES, Weights, terms
+from ..pool.pool import Pool
 from ..schema.frame import FrameLike
 from ..schema.schema import Schema
-from .cached import Cache, Training, train_all
-from .federation import Prepared
+from .cached import Cache, Job, train_all
+from .federation import Prepared, prepare, read_frames
+from .run import final
+from .settings import Training
 from .simulate import Config
 
 Floats = npt.NDArray[np.float64]
@@ -39,21 +45,100 @@ class Study:
         Shape (federations, 4).
     metrics
         Final value of each metric on the common held-out rows, shape (federations,) each.
+    cached
+        How many trainings came from the cache.
+    notes
+        Sentences about clients whose data is unusual but usable.
     """
 
     federations: tuple[tuple[str, ...], ...]
     terms: Floats
     metrics: Mapping[str, Floats]
     calibration: Calibration
+    cached: int = 0
+    notes: tuple[str, ...] = ()
 
     def to_frame(self) -> pl.DataFrame:
-        """One line a federation."""
+        """One line for each federation."""
         columns: dict[str, object] = {
             "members": [",".join(members) for members in self.federations],
             "k": [len(members) for members in self.federations],
         }
         columns |= {name: self.terms[:, i] for i, name in enumerate(TERM_NAMES)}
         return pl.DataFrame({**columns, **self.metrics})
+
+
+def calibrate(
+    frames: Mapping[str, FrameLike] | str | Path,
+    schema: Schema,
+    settings: Training | None = None,
+    *,
+    pool: Pool | None = None,
+    count: int = 50,
+    sizes: tuple[int, int] = (2, 15),
+    attribute: str | None = None,
+    resamples: int = 1000,
+    cache: str | Path | None = None,
+    workers: int = 1,
+    progress: Callable[[int, int, float], None] | None = None,
+) -> Study:
+    """Fit the weights of the loss to trained federations, and judge them on federations held back.
+
+    Parameters
+    ----------
+    frames
+        Rows of every client by name (frames or files), or a directory with one file for each.
+    settings
+        How every federation is trained. Its seed also draws the federations. Only the last round is tested.
+    pool
+        Take the terms from these releases. Default: exact tables of the training rows, for research on data
+        that one holds.
+    count, sizes
+        How many federations, and their smallest and largest size.
+    attribute
+        Sensitive attribute of the fairness gaps. Default: the schema's first.
+    resamples
+        Bootstrap samples of the intervals.
+    cache, workers
+        Directory of finished trainings (a second call goes on where the first stopped), and processes.
+    progress
+        Called with trainings done, trainings asked for, and the best accuracy so far.
+    """
+    settings = settings or Training()
+    config = msgspec.structs.replace(settings.config(), evaluate_every=settings.rounds, replicates=0)
+    _, found = read_frames(frames)
+    prepared = prepare(
+        found, schema, test=settings.test, seed=settings.split_seed, use_sensitive=settings.use_sensitive
+    )
+    _check_attribute(attribute, prepared.encoder.attributes)
+    if pool is None:
+        train, _ = split_all(found, settings.test, seed=settings.split_seed, schema=schema)
+        estimates = exact_estimates(train, schema)
+    else:
+        estimates = estimate(pool)
+    done, best = 0, -math.inf
+
+    def after(_: int, records: pl.DataFrame, __: bool) -> None:
+        nonlocal done, best
+        done, best = done + 1, max(best, final(records, "accuracy"))
+        if progress:
+            progress(done, count, best)
+
+    return study(
+        prepared, estimates, count=count, sizes=(sizes[0], min(sizes[1], len(prepared.clients))), config=config,
+        seed=config.seed, cache=cache, workers=workers, attribute=attribute, resamples=resamples, on_done=after,
+    )  # fmt: skip
+
+
+def _check_attribute(attribute: str | None, known: tuple[str, ...]) -> None:
+    if attribute is not None and attribute not in known:
+        raise SchemaError(
+            f"attribute must be a sensitive column, got '{attribute}'{nearest(attribute, known)}"
+        )
+    if not known:
+        raise SchemaError(
+            "calibration needs a sensitive column in the schema; declare one with role sensitive"
+        )
 
 
 def draw_federations(
@@ -87,10 +172,8 @@ def draw_federations(
 
 def exact_estimates(frames: Mapping[str, FrameLike], schema: Schema) -> Estimates:
     """Estimates without noise, for research on data at hand: every table of every client as counted."""
-    from ..estimation import estimate
     from ..owner.release import release
     from ..planning import plan
-    from ..pool.pool import Pool
 
     # All weights above zero: every table is asked for.
     asked = plan(schema, float("inf"), weights=Weights(1, 1, 1, 1))
@@ -108,7 +191,7 @@ def study(
     sizes: tuple[int, int] = (2, 15),
     config: Config,
     seed: int = 0,
-    cache: str | Path,
+    cache: str | Path | None,
     workers: int = 2,
     goals: Mapping[str, Goal] = GOALS,
     attribute: str | None = None,
@@ -124,7 +207,7 @@ def study(
     count, sizes, seed
         How many federations, of which sizes; seed of the draw, of the fit and (by `config`) of the training.
     cache
-        Directory of finished trainings; a second call goes on where the first stopped.
+        Directory of finished trainings; a second call goes on where the first stopped. ``None`` keeps none.
     attribute
         Sensitive attribute of the fairness gaps; default the first.
     resamples
@@ -137,19 +220,23 @@ def study(
     position = {client: i for i, client in enumerate(estimates.clients)}
     predicted = [terms(estimates, [position[client] for client in members]) for members in federations]
     table = np.array([[getattr(term, name) for name in TERM_NAMES] for term in predicted])
-    work = [Training(members, config) for members in federations]
-    ran = train_all(prepared, work, cache=Cache(cache, prepared), workers=workers, on_done=on_done)
+    work = [Job(members, config) for members in federations]
+    cached = 0
+
+    def after(place: int, records: pl.DataFrame, known: bool) -> None:
+        nonlocal cached
+        cached += known
+        if on_done:
+            on_done(place, records, known)
+
+    ran = train_all(
+        prepared,
+        work,
+        cache=None if cache is None else Cache(cache, prepared),
+        workers=workers,
+        on_done=after,
+    )
     attribute = attribute or prepared.encoder.attributes[0]
     metrics = {name: np.array([final(run, name, attribute) for run in ran]) for name in goals}
-    fitted = calibrate(table, metrics, goals, seed=seed, resamples=resamples)
-    return Study(tuple(federations), table, metrics, fitted)
-
-
-def final(table: pl.DataFrame, metric: str, attribute: str = "", *, rows: str = "all") -> float:
-    """Last value of a metric in the records of a training; `attribute` only matters for fairness gaps."""
-    known = table.filter(
-        (pl.col("rows") == rows) & (pl.col("metric") == metric) & pl.col("attribute").is_in(["", attribute])
-    )
-    if known.is_empty():
-        raise FedwiseError(f"metric '{metric}' was not recorded in training")
-    return float(known.sort("round").get_column("value")[-1])
+    fitted = fit_and_judge(table, metrics, goals, seed=seed, resamples=resamples)
+    return Study(tuple(federations), table, metrics, fitted, cached, prepared.notes)

@@ -16,8 +16,10 @@ first to go: a directory without it holds no run, whatever else a stopped proces
 from __future__ import annotations
 
 import hashlib
+import html
 import io
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -28,7 +30,7 @@ import numpy.typing as npt
 import polars as pl
 
 from ..errors import DataError, FedwiseError, MissingExtra
-from ..files import decode, read_bytes, write_new
+from ..files import decode, read_bytes, shorten, write_new
 from ..schema.schema import Schema
 from .accounting import Cost
 from .encoding import Encoder, Rows
@@ -45,6 +47,8 @@ _OUTPUTS = (
     "selection.json",
     "plan.json",
 )
+#: Parts of a manifest that may differ when a run goes on: where the data lies, and what holds the rest.
+_NOT_ASKED = {"format", "data", "config", "fingerprint"}
 _COLUMNS = {
     "round": pl.Int64,
     "rows": pl.String,
@@ -58,9 +62,12 @@ _COLUMNS = {
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What was asked."""
+    """What was asked.
 
-    format: Literal["fedwise/run/1"] = "fedwise/run/1"
+    Format 1 did not say where the noise of a private run came from: it was the run's seed.
+    """
+
+    format: Literal["fedwise/run/1", "fedwise/run/2"] = "fedwise/run/2"
     config: Config
     federation: tuple[str, ...]
     clients: tuple[str, ...]
@@ -79,6 +86,8 @@ class Run:
         self.path = path
         self.manifest = manifest
         self.schema = schema
+        #: Sentences about clients whose data is unusual but usable, where the run was trained just now.
+        self.notes: tuple[str, ...] = ()
 
     @classmethod
     def create(
@@ -122,6 +131,9 @@ class Run:
             raise FedwiseError(f"run directory '{path}' does not exist; check the path")
         data = read_bytes(path / "config.json", what="run file", error=FedwiseError)
         manifest = decode(data, Manifest, what=f"run file '{path / 'config.json'}'", error=FedwiseError)
+        if manifest.format == "fedwise/run/1" and manifest.config.privacy is not None:
+            config = msgspec.structs.replace(manifest.config, simulated=True)
+            manifest = msgspec.structs.replace(manifest, config=config)
         schema = Schema.load(path / "schema.toml")
         if schema.digest != manifest.schema_digest:
             raise FedwiseError(
@@ -140,8 +152,11 @@ class Run:
         return Model.named(self.manifest.config.model, self.encoder.width)
 
     def save(self, now: Progress) -> None:
-        """Checkpoint a finished round: the metrics first, so that a checkpoint never runs ahead of them."""
-        self._write("metrics.parquet", _to_parquet(now.records), now.round - 1)
+        """Checkpoint a finished round, then write the table of metrics.
+
+        The checkpoint holds the metrics of its own round: from the moment anything of a round is on disk,
+        the round is done and its privacy noise is never drawn again.
+        """
         tensors: dict[str, npt.NDArray[Any]] = {json.dumps(["parameters"]): now.parameters}
         for key, array in now.server.items():
             tensors[json.dumps(["server", key])] = array
@@ -154,8 +169,14 @@ class Run:
                 tensors[json.dumps(["sampler", key])] = value
             else:
                 plain[key] = value
-        notes = {"round": now.round, "sampler": plain, "spent": now.spent}
+        own = [msgspec.to_builtins(record) for record in now.records if record.round == now.round]
+        notes = {"round": now.round, "sampler": plain, "spent": now.spent, "records": own}
         self._write("checkpoint.safetensors", _pack(tensors, notes), now.round - 1)
+        self.save_metrics(now)
+
+    def save_metrics(self, now: Progress) -> None:
+        """Write the table of metrics."""
+        self._write("metrics.parquet", _to_parquet(now.records), now.round)
 
     def progress(self) -> Progress | None:
         """The last checkpoint; ``None`` before the first."""
@@ -178,18 +199,22 @@ class Run:
                     found.clients[client] = {**found.clients.get(client, {}), key: array}
                 case ["sampler", key]:
                     found.sampler[key] = array
-        table = self.metrics().filter(pl.col("round") <= found.round)
+        own = notes.get("records")
+        # Version 0.1.0 wrote the metrics first, and none into the checkpoint.
+        last = found.round if own is None else found.round - 1
+        table = self.metrics().filter(pl.col("round") <= last)
         found.records = [Record(**row) for row in table.iter_rows(named=True)]
+        found.records += [Record(**row) for row in own or ()]
         return found
 
     def finish(self, now: Progress, model: Model, costs: Sequence[Cost] = ()) -> None:
         """Write what was spent, then the model: a model is never without its bill."""
         arrays = {name: np.ascontiguousarray(array) for name, array in model.split(now.parameters).items()}
         notes = {"model": self.manifest.config.model, "schema": self.schema.digest, "round": now.round}
+        if self.simulated:
+            notes["simulated"] = True
         if costs:
-            self._write(
-                "privacy.json", msgspec.json.format(msgspec.json.encode(costs), indent=2) + b"\n", now.round
-            )
+            self._write("privacy.json", encode_costs(costs), now.round)
         self._write("model.safetensors", _pack(arrays, notes), now.round)
 
     def parameters(self) -> Vector:
@@ -198,6 +223,67 @@ class Run:
         if not path.exists():
             raise FedwiseError(f"run directory '{self.path}' holds no model yet; finish it with --resume")
         return self.model.flatten(_unpack(path)[0])
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the privacy noise came from a seed, and so protects nobody."""
+        return self.manifest.config.simulated
+
+    def costs(self) -> list[Cost]:
+        """What every client has spent; empty where neither release nor training was private."""
+        path = self.path / "privacy.json"
+        if not path.exists():
+            return []
+        data = read_bytes(path, what="privacy file", error=FedwiseError)
+        return decode_costs(data, what=f"privacy file '{path}'")
+
+    def final(self) -> list[Record]:
+        """Metrics of the last tested round, on the held-out rows of all clients and of the federation."""
+        tested = self.metrics().filter(pl.col("rows").is_in(["all", "own"]))
+        last = tested.filter(pl.col("round") == pl.col("round").max())
+        return [Record(**row) for row in last.iter_rows(named=True)]
+
+    def to_frame(self) -> pl.DataFrame:
+        """As `metrics`."""
+        return self.metrics()
+
+    def __str__(self) -> str:
+        return "\n".join(f"{label:<13}{text}" for label, text in self._lines())
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"
+
+    def _repr_html_(self) -> str:
+        body = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(label)}</th>"
+            f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
+            for label, text in self._lines()
+        )
+        return f"<table>{body}</table>"
+
+    def _lines(self) -> list[tuple[str, str]]:
+        config, final = self.manifest.config, self.final()
+        reached = final[0].round if final else 0
+        lines = [
+            ("run", str(self.path)),
+            ("federation", ", ".join(self.manifest.federation)),
+            ("training", f"{config.strategy}, sampler {config.sampler}, round {reached} of {config.rounds}"),
+        ]
+        if config.privacy is None:
+            lines.append(("privacy", "training was not private"))
+        else:
+            marked = ", simulated: the noise came from a seed and protects nobody" if self.simulated else ""
+            lines.append(
+                (
+                    "privacy",
+                    f"DP-SGD, epsilon {config.privacy.epsilon:g}, delta {config.privacy.delta:g}{marked}",
+                )
+            )
+        for record in final:
+            if record.rows == "all" and record.metric in ("accuracy", "f1", "auc", "eod", "spd"):
+                name = f"{record.metric} {record.attribute}".strip()
+                lines.append((name, f"{record.value:.4f}"))
+        return lines
 
     def metrics(self) -> pl.DataFrame:
         """Every metric of every round; columns as in `Record`."""
@@ -218,6 +304,19 @@ class Run:
                 f"the data is not what run '{self.path}' was started with; restore it, or start again with --force"
             )
 
+    def check_asked(self, asked: Manifest) -> None:
+        """Refuse to go on with another run than the one asked for."""
+        self.check_data(asked.fingerprint)
+        ours, theirs = (
+            {**msgspec.to_builtins(m), **msgspec.to_builtins(m.config)} for m in (self.manifest, asked)
+        )
+        other = [name for name in ours if name not in _NOT_ASKED and ours[name] != theirs[name]]
+        if other:
+            raise FedwiseError(
+                f"run directory '{self.path}' was started with another {other[0].replace('_', ' ')}; "
+                "ask for the same run, or start again with --force"
+            )
+
     def _write(self, name: str, data: bytes, good: int | None = None) -> None:
         try:
             write_new(self.path / name, data, force=True)
@@ -227,6 +326,26 @@ class Run:
             raise FedwiseError(
                 f"{error}; the checkpoint of round {good} is intact: go on with --resume"
             ) from None
+
+
+def encode_costs(costs: Sequence[Cost]) -> bytes:
+    """JSON has no infinity: "inf"."""
+    plain = [
+        {name: "inf" if value == math.inf else value for name, value in msgspec.to_builtins(cost).items()}
+        for cost in costs
+    ]
+    return msgspec.json.format(msgspec.json.encode(plain), indent=2) + b"\n"
+
+
+def decode_costs(data: bytes, *, what: str) -> list[Cost]:
+    """What `encode_costs` wrote, or version 0.1.0, which wrote null for infinity."""
+    plain = decode(data, list[dict[str, Any]], what=what, error=FedwiseError)
+    for cost in plain:
+        cost.update({name: math.inf for name, value in cost.items() if value is None or value == "inf"})
+    try:
+        return msgspec.convert(plain, list[Cost])
+    except msgspec.ValidationError as error:
+        raise FedwiseError(f"{what} is not valid: {shorten(str(error))}") from None
 
 
 def fingerprint(prepared: Prepared, federation: Sequence[str]) -> str:
@@ -244,6 +363,16 @@ def to_frame(records: Sequence[Record]) -> pl.DataFrame:
     """Records as a table."""
     columns = {name: [getattr(record, name) for record in records] for name in _COLUMNS}
     return pl.DataFrame(columns, schema=_COLUMNS)
+
+
+def final(table: pl.DataFrame, metric: str, attribute: str = "", *, rows: str = "all") -> float:
+    """Last value of a metric in the records of a training; `attribute` only matters for fairness gaps."""
+    known = table.filter(
+        (pl.col("rows") == rows) & (pl.col("metric") == metric) & pl.col("attribute").is_in(["", attribute])
+    )
+    if known.is_empty():
+        raise FedwiseError(f"metric '{metric}' was not recorded in training")
+    return float(known.sort("round").get_column("value")[-1])
 
 
 def _to_parquet(records: Sequence[Record]) -> bytes:

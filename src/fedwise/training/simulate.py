@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from ..errors import FedwiseError
 from . import metrics
@@ -17,8 +16,9 @@ from .federation import Prepared
 from .local import ClientState, Engine, Instruction, Settings, Update, local_update, log_losses, predict
 from .model import Model, Vector, check_extra
 from .private import Privacy, private_update, sampling
-from .samplers import Sampler, find_sampler, make_sampler
-from .strategies import ServerState, Strategy, make_strategy
+from .round import Round
+from .samplers import find_sampler
+from .strategies import ServerState, make_strategy
 
 #: Samplers that look at the exact losses of clients, which DP-SGD does not cover.
 _LOSS_SAMPLERS = frozenset({"ucb_cs", "threshold", "power_of_choice"})
@@ -28,6 +28,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Everything that decides a run, beside the data and the federation.
 
     `replicates` bootstrap samples bound the metrics of the last round; with 0 it is tested like any other.
+    `simulated` draws the noise of DP-SGD from the seed, to be repeated; such noise protects nobody. By
+    default it comes from the operating system.
     """
 
     rounds: int = 50
@@ -43,6 +45,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     evaluate_every: int = 1
     replicates: int = 200
     privacy: Privacy | None = None
+    simulated: bool = False
 
     def __post_init__(self) -> None:
         if self.rounds < 1 or self.evaluate_every < 1 or self.replicates < 0:
@@ -55,6 +58,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         find_sampler(self.sampler, self.sampler_options)
         if not 0 < self.fraction <= 1:
             raise FedwiseError(f"fraction must be above 0 and at most 1, got {self.fraction}")
+        if self.simulated and self.privacy is None:
+            raise FedwiseError("simulated must be false without privacy: there is no noise to draw; drop it")
         if self.privacy is not None:
             if self.sampler in _LOSS_SAMPLERS:
                 raise FedwiseError(
@@ -125,7 +130,8 @@ def simulate(
     model
         Default: the network `config.model` names.
     resume
-        Go on from a checkpoint; the result is the same as without the break.
+        Go on from a checkpoint; the result is the same as without the break, up to privacy noise that comes
+        from the operating system.
     on_round
         Called after every round, to save and to show.
 
@@ -137,23 +143,29 @@ def simulate(
     check_extra(private=config.privacy is not None)
     members = prepared.check(federation)
     model = model or Model.named(config.model, prepared.encoder.width)
-    strategy = make_strategy(config.strategy, **config.strategy_options)
     sizes = {client: len(prepared.train[client]) for client in members}
-    options = config.sampler_options
-    sampler = make_sampler(config.sampler, members, sizes=sizes, fraction=config.fraction, **options)
+    server = Round.of(
+        config.strategy,
+        config.sampler,
+        sizes,
+        settings=config.settings,
+        seed=config.seed,
+        strategy_options=config.strategy_options,
+        sampler_options={"fraction": config.fraction, **config.sampler_options},
+    )
     noise = _noise(config, sizes)
     if resume is None:
         parameters = model.initial(config.seed)
-        now = Progress(0, parameters, strategy.start(parameters, sizes))
+        now = Progress(0, parameters, server.start(parameters))
         now.records += _test(prepared, members, model, now, config, last=False)
-        now.sampler = sampler.state()
+        now.sampler = server.sampler.state()
         if on_round:
             on_round(now)
     else:
         now = resume
-        sampler.restore(now.sampler)
+        server.sampler.restore(now.sampler)
     while now.round < config.rounds:
-        now = _round(prepared, model, strategy, sampler, config, noise, now)
+        now = _round(prepared, model, server, config, noise, now)
         last = now.round == config.rounds
         if last or now.round % config.evaluate_every == 0:
             now.records += _test(prepared, members, model, now, config, last=last)
@@ -163,35 +175,22 @@ def simulate(
 
 
 def _round(
-    prepared: Prepared,
-    model: Model,
-    strategy: Strategy,
-    sampler: Sampler,
-    config: Config,
-    noise: dict[str, float],
-    now: Progress,
+    prepared: Prepared, model: Model, server: Round, config: Config, noise: dict[str, float], now: Progress
 ) -> Progress:
     number = now.round + 1
-    rng = np.random.default_rng((config.seed, number, 0x5A3B))
-    asked = sampler.candidates(number, rng)
-    if asked:
-        sampler.observe({client: _loss(prepared, model, now, client, config.engine) for client in asked})
-    chosen = sampler.choose(number, rng)
-    instruction = strategy.configure(config.settings, now.server)
-    updates = [_update(prepared, model, instruction, config, noise, now, client, number) for client in chosen]
-    parameters, server = strategy.aggregate(now.parameters, updates, now.server)
-    known = {update.client: update.loss for update in updates if math.isfinite(update.loss)}
-    sampler.observe(
-        known,
-        {u.client: u.parameters.astype(np.float64) - now.parameters.astype(np.float64) for u in updates},
+    chosen = server.choose(
+        number, lambda asked: {client: _loss(prepared, model, now, client, config.engine) for client in asked}
     )
+    instruction = server.instruct(now.server)
+    updates = [_update(prepared, model, instruction, config, noise, now, client, number) for client in chosen]
+    parameters, state = server.combine(now.parameters, updates, now.server)
     spent = dict(now.spent)
     for update in updates:
         if update.privacy is not None:
             spent[update.client] = _merge(spent.get(update.client, ()), update.privacy)
     records = now.records + [Record(number, "training", u.client, "loss", "", u.loss) for u in updates]
     clients = {**now.clients, **{u.client: u.state for u in updates if u.state}}
-    return Progress(number, parameters, server, clients, sampler.state(), spent, records)
+    return Progress(number, parameters, state, clients, server.sampler.state(), spent, records)
 
 
 def _update(
@@ -216,7 +215,7 @@ def _update(
             noise_multiplier=noise[client],
             clip=config.privacy.clip,
             state=state,
-            seed=config.seed,
+            seed=config.seed if config.simulated else None,
         )
     return local_update(
         model,

@@ -39,7 +39,7 @@ class FairFed:
     metric: Literal["eod", "spd"] = "eod"
     attribute: int = 0
 
-    def start(self, parameters: Vector, sizes: Mapping[str, int]) -> ServerState:
+    def start(self, parameters: Vector, sizes: Mapping[str, float]) -> ServerState:
         """Each client's share of the rows."""
         total = sum(sizes.values())
         return {f"weight/{client}": np.array([rows / total]) for client, rows in sizes.items()}

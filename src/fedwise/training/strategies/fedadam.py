@@ -26,7 +26,7 @@ class FedAdam:
     beta2: float = 0.99
     tau: float = 1e-3
 
-    def start(self, parameters: Vector, sizes: Mapping[str, int]) -> ServerState:
+    def start(self, parameters: Vector, sizes: Mapping[str, float]) -> ServerState:
         """The two moments."""
         return {
             "first": np.zeros(parameters.shape, dtype=np.float64),

@@ -19,7 +19,7 @@ class FedAvg:
 
     name: ClassVar[str] = "fedavg"
 
-    def start(self, parameters: Vector, sizes: Mapping[str, int]) -> ServerState:
+    def start(self, parameters: Vector, sizes: Mapping[str, float]) -> ServerState:
         """Nothing to remember."""
         return {}
 

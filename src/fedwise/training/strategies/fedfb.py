@@ -32,7 +32,7 @@ class FedFB:
     alpha: float = 0.02
     attribute: int = 0
 
-    def start(self, parameters: Vector, sizes: Mapping[str, int]) -> ServerState:
+    def start(self, parameters: Vector, sizes: Mapping[str, float]) -> ServerState:
         """Weights are known after the first reports."""
         return {}
 

@@ -36,7 +36,7 @@ class Scaffold:
     local_lr: float = 0.01
     weighted: bool = True
 
-    def start(self, parameters: Vector, sizes: Mapping[str, int]) -> ServerState:
+    def start(self, parameters: Vector, sizes: Mapping[str, float]) -> ServerState:
         """Zero control variate, and each client's share."""
         total = sum(sizes.values())
         state: ServerState = {"control": np.zeros(parameters.shape, dtype=np.float64)}

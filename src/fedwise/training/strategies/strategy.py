@@ -21,7 +21,7 @@ class Strategy(Protocol):
 
     name: ClassVar[str]
 
-    def start(self, parameters: Vector, sizes: Mapping[str, int]) -> ServerState:
+    def start(self, parameters: Vector, sizes: Mapping[str, float]) -> ServerState:
         """What to remember before the first round; `sizes` are the training rows of every client."""
         ...
 

@@ -1,0 +1,73 @@
+"""Budgets: the audit of one schema at several budgets, with both attacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from ..files import write_new
+from ..planning import plan
+from ..schema.frame import FrameLike
+from ..schema.schema import Schema
+from .audit import Attack, Audit, audit
+
+ATTACKS: tuple[Attack, ...] = ("single", "joint")
+
+
+class Audits(msgspec.Struct, frozen=True):
+    """Audits of plans that differ in their budget only, as ``audit.json`` keeps them."""
+
+    calibration: str
+    allocation: str
+    audits: list[Audit]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every promise held."""
+        return all(found.ok for found in self.audits)
+
+    def encode(self) -> bytes:
+        """Indented JSON."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2)
+
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write as JSON; an existing file is kept unless `force`."""
+        write_new(Path(path), self.encode(), force=force)
+
+
+def audit_budgets(
+    schema: Schema,
+    frame: FrameLike,
+    epsilons: Sequence[float],
+    *,
+    delta: float = 1e-5,
+    calibration: str = "tight",
+    allocation: str = "weighted",
+    trials: int = 1000,
+    seed: int = 0,
+    progress: Callable[[int, int, float], None] | None = None,
+) -> Audits:
+    """Audit the plan of each budget with both attacks.
+
+    Parameters
+    ----------
+    frame
+        Rows to draw targets from.
+    epsilons, delta, calibration, allocation
+        As for `fedwise.plan`, one plan for each epsilon.
+    trials, seed
+        As for `fedwise.audit`.
+    progress
+        Called with audits done, audits asked for, and the largest AUC of an attack so far.
+    """
+    rows = schema.select_rows(frame)
+    found: list[Audit] = []
+    for budget in epsilons:
+        asked = plan(schema, budget, delta=delta, calibration=calibration, allocation=allocation)
+        for attack in ATTACKS:
+            found.append(audit(asked, rows, attack=attack, trials=trials, seed=seed))
+            if progress:
+                progress(len(found), len(ATTACKS) * len(epsilons), max(each.auc for each in found))
+    return Audits(calibration, allocation, found)

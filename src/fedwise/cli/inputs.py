@@ -1,0 +1,103 @@
+"""Options that train, compare and calibrate share: where the data is, and how a training goes."""
+
+from __future__ import annotations
+
+import math
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .console import progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ..planning import Plan
+    from ..schema.schema import Schema
+
+DataOption = Annotated[
+    Path | None, typer.Option("--data", help="Directory with one Parquet or CSV file for each client.")
+]
+SyntheticOption = Annotated[
+    float | None,
+    typer.Option("--synthetic", help="Use the 50 embedded synthetic states at this scale, such as 0.1."),
+]
+SchemaOption = Annotated[
+    str | None,
+    typer.Option("--schema", help="Schema file, or a shipped one such as income. [income for --synthetic]"),
+]
+RoundsOption = Annotated[int, typer.Option("--rounds", help="Communication rounds.")]
+FractionOption = Annotated[float, typer.Option("--fraction", help="Share of the federation in a round.")]
+OptimizerOption = Annotated[str, typer.Option("--optimizer", help="Local optimiser: adam or sgd.")]
+LrOption = Annotated[float, typer.Option("--lr", help="Local learning rate.")]
+BatchOption = Annotated[int, typer.Option("--batch", help="Rows in a local step.")]
+EpochsOption = Annotated[int, typer.Option("--epochs", help="Local passes over the rows in a round.")]
+ModelOption = Annotated[
+    str, typer.Option("--model", help="mlp (32-32-32), logistic, or widths such as 64-32.")
+]
+TestOption = Annotated[float, typer.Option("--test", help="Share of each client's rows held out.")]
+SplitSeedOption = Annotated[int, typer.Option("--split-seed", help="Seed of the one split of each client.")]
+
+
+def options(pairs: list[str] | None) -> dict[str, Any]:
+    """``["mu=0.1"]`` as a dictionary; numbers and booleans are read as such."""
+    from ..errors import FedwiseError
+
+    out: dict[str, Any] = {}
+    for pair in pairs or []:
+        key, equals, text = pair.partition("=")
+        if not equals or not key:
+            raise FedwiseError(f"option must be written name=value, got '{pair}'")
+        value: Any = {"true": True, "false": False, "none": None}.get(text.lower(), text)
+        if isinstance(value, str):
+            for kind in (int, float):
+                try:
+                    value = kind(text)
+                    break
+                except ValueError:
+                    continue
+        out[key.strip()] = value
+    return out
+
+
+def name_source(data: Path | None, synthetic: float | None) -> str:
+    """Where the data is, in words a run directory can keep."""
+    from ..errors import DataError
+
+    if (data is None) == (synthetic is None):
+        raise DataError("training needs --data DIRECTORY or --synthetic SCALE, and not both")
+    return str(data) if data is not None else f"synthetic:{synthetic}"
+
+
+def find_schema(schema: str | None, synthetic: float | None, asked: Plan | None) -> Schema:
+    """The schema named, or that of the plan, or the synthetic states' own."""
+    from ..errors import SchemaError
+    from .plan import load_schema
+
+    if schema is not None:
+        return load_schema(schema)
+    if asked is not None:
+        return asked.schema
+    if synthetic is not None:
+        return load_schema("income")
+    raise SchemaError("training needs --schema: a schema file or a shipped one such as income")
+
+
+def names(text: str) -> list[str]:
+    """``"CA, NY"`` as a list."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+@contextmanager
+def bar(title: str, metric: str) -> Iterator[Callable[[int, int, float], None]]:
+    """A progress bar as the library calls it: done, expected, and the best so far."""
+    with progress() as shown:
+        task = shown.add_task(title, total=1, best="")
+
+        def show(done: int, expected: int, best: float) -> None:
+            text = f"best {metric} {best:.4f}" if math.isfinite(best) else ""
+            shown.update(task, completed=done, total=expected, best=text)
+
+        yield show
