@@ -119,6 +119,19 @@ def test_one_seeded_release_makes_the_whole_pool_simulated(mixed: fw.Pool) -> No
         assert "simulated" in header(report.html())
 
 
+def test_a_release_without_a_ledger_is_called_not_charged(small_schema: fw.Schema, tmp_path: Path) -> None:
+    plan = fw.plan(small_schema, 1.0)
+    uncharged = fw.release(plan, people(3000, 9), client="d", uncharged=True)
+    pool = fw.Pool.of([*real_releases(plan, "a", "b", "c"), uncharged])
+    chosen = fw.select(pool, 2, evidence="none")
+    for report in (Report.of(pool, chosen), Report.of(None, chosen)):
+        assert report.values.privacy.label == "not charged"
+        page = report.html()
+        assert '<span class="stamp">not charged</span>' in page
+        assert "made without a ledger" in text(page)
+    assert "differential privacy" in section(Report.of(pool, chosen).html(), "privacy")
+
+
 def test_real_noise_is_called_private_only_with_its_releases(private: fw.Pool) -> None:
     chosen = select(private, 2, evidence="none")
     whole = Report.of(private, chosen, frontier=False)
