@@ -15,7 +15,7 @@ from flwr.clientapp import ClientApp
 
 from ..errors import BudgetExceeded, FedwiseError
 from ..owner.allowance import Allowance
-from ..owner.archive import Shelf
+from ..owner.archive import Archive
 from ..owner.policy import Declined, Policy, Refusal
 from ..schema.schema import Schema
 from ..training.checks import check_parameters, check_request
@@ -234,7 +234,7 @@ class _Trainer:
             return float(context.state.config_records[STATE]["records"])
         # A node restarted in the middle of a run has lost its context, not its release.
         if policy.ledger is not None:
-            saved = Shelf(policy.ledger).newest(policy.client)
+            saved = Archive(policy.ledger).newest(policy.client)
             if saved is not None:
                 return records(saved)
         return None

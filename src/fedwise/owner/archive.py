@@ -105,7 +105,3 @@ def _absent(path: Path) -> bool:
             f"'{path}' cannot be used ({cause.strerror}); use a shorter client name, or check the permissions"
         ) from None
     return False
-
-
-#: Its name in version 0.1.0, until every caller uses the new one.
-Shelf = Archive
