@@ -141,6 +141,32 @@ def test_a_ledger_that_cannot_be_opened_leaves_nothing(ask: Callable[..., Answer
     assert files(tmp_path) == ["budget.db"]
 
 
+def test_a_lost_ledger_stops_everything(
+    ask: Callable[..., Answer], tmp_path: Path, small_schema: fw.Schema
+) -> None:
+    ask()
+    for file in tmp_path.glob("budget.db*"):
+        if file.is_file():
+            file.unlink()
+    for plan in (fw.plan(small_schema), fw.plan(small_schema, 0.5)):
+        with pytest.raises(LedgerError, match="holds releases charged to it"):
+            ask(plan, output=tmp_path / "out.json")
+    assert files(tmp_path) == [
+        "budget.db.releases",
+        f"budget.db.releases/ash-{fw.plan(small_schema).digest[:32]}.release.json",
+        "budget.db.releases/lock.db",
+    ]
+
+
+def test_a_refused_first_charge_is_not_taken_for_a_lost_ledger(
+    ask: Callable[..., Answer], tmp_path: Path, small_schema: fw.Schema
+) -> None:
+    with pytest.raises(BudgetExceeded):
+        ask(fw.plan(small_schema, 3.0))
+    (tmp_path / "budget.db").unlink()
+    assert not ask().repeated
+
+
 def test_an_empty_budget_draws_nothing(
     ask: Callable[..., Answer], tmp_path: Path, small_schema: fw.Schema, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,9 +103,10 @@ def write_inputs(folder: Path, rows: pl.DataFrame, plan: fw.Plan) -> list[Path]:
 #: What people type, and the exit code. ``{n}`` is a fresh number, so that outputs do not collide.
 COMMANDS: tuple[tuple[str, int], ...] = (
     ("release plan.json rows.parquet -c ash -o a.json --budget 1.6", 0),
-    ("release plan.json rows.parquet -c ash -o b.json --json", 0),
-    ("release plan.json rows.parquet -c ash -o c.json", 3),
-    ("release plan.json rows.parquet -c ash -o c.json --debug", 3),
+    ("release plan.json rows.parquet -c elm -o b.json --json", 0),
+    ("release plan.json rows.parquet -c oak -o c.json", 3),
+    ("release plan.json rows.parquet -c oak -o c.json --debug", 3),
+    ("release plan.json rows.parquet -c ash -o again.json", 0),
     ("release plan.json rows.parquet -c ash -o a.json", 2),
     ("release plan.json rows.parquet -c ../ash -o d.json", 2),
     ("release plan.json rows.parquet -c ash -o e.json --schema other.toml", 2),

@@ -17,7 +17,7 @@ from conftest import SMALL
 from fedwise.reporting import Report, build_report
 from fedwise.search import select
 from fedwise.search.selection import Selection
-from reporting.report_kit import make_pool, make_releases, metrics, people
+from reporting.report_kit import charged_release, make_pool, make_releases, metrics, people
 
 FOUR = ("a", "b", "c", "d")
 DP_SGD = {"epsilon": 1.0, "delta": 1e-5, "clip": 1.0}
@@ -46,7 +46,7 @@ def save(releases: Any, folder: Path) -> Path:
 
 def real_releases(plan: fw.Plan, *names: str) -> list[fw.Release]:
     """Releases with noise of the operating system."""
-    return [fw.release(plan, people(3000, i), client=name) for i, name in enumerate(names)]
+    return [charged_release(plan, people(3000, i), name) for i, name in enumerate(names)]
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +117,19 @@ def test_one_seeded_release_makes_the_whole_pool_simulated(mixed: fw.Pool) -> No
         report = Report.of(pool, chosen, frontier=False)
         assert report.to_dict()["privacy"]["label"] == "simulated"
         assert "simulated" in header(report.html())
+
+
+def test_a_release_without_a_ledger_is_called_not_charged(small_schema: fw.Schema, tmp_path: Path) -> None:
+    plan = fw.plan(small_schema, 1.0)
+    uncharged = fw.release(plan, people(3000, 9), client="d", uncharged=True)
+    pool = fw.Pool.of([*real_releases(plan, "a", "b", "c"), uncharged])
+    chosen = fw.select(pool, 2, evidence="none")
+    for report in (Report.of(pool, chosen), Report.of(None, chosen)):
+        assert report.values.privacy.label == "not charged"
+        page = report.html()
+        assert '<span class="stamp">not charged</span>' in page
+        assert "made without a ledger" in text(page)
+    assert "differential privacy" in section(Report.of(pool, chosen).html(), "privacy")
 
 
 def test_real_noise_is_called_private_only_with_its_releases(private: fw.Pool) -> None:
