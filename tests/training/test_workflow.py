@@ -13,8 +13,8 @@ import fedwise as fw
 from fedwise.errors import DataError, FedwiseError
 from fedwise.schema.schema import Schema
 from fedwise.training import workflow
-from fedwise.training.accounting import Cost
-from fedwise.training.run import Run, decode_costs, encode_costs
+from fedwise.training.accounting import Cost, decode_costs, encode_costs
+from fedwise.training.run import Run
 from fedwise.training.strategies import STRATEGIES
 
 QUICK = fw.Training(rounds=3, model="8", lr=1e-3, replicates=0)

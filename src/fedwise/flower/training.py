@@ -17,7 +17,7 @@ from ..owner.archive import Shelf
 from ..owner.policy import Policy
 from ..schema.schema import Schema
 from ..training.encoding import Encoder, Rows
-from ..training.local import Instruction, Report, Settings, Update, local_update, log_losses, predict
+from ..training.local import GroupSums, Instruction, Settings, Update, local_update, log_losses, predict
 from ..training.model import Model, Vector
 from .allowance import Allowance
 from .client_app import STATE, find_data, find_policy, guard_mod, records
@@ -246,7 +246,7 @@ def read_update(model: Model, message: Message, client: str) -> Update:
         change = arrays[CONTROL]["change"].numpy() if CONTROL in arrays else None
         report = None
         if REPORT in arrays:
-            report = Report(arrays[REPORT]["counts"].numpy(), arrays[REPORT]["losses"].numpy())
+            report = GroupSums(arrays[REPORT]["counts"].numpy(), arrays[REPORT]["losses"].numpy())
     except Exception:
         raise FedwiseError(f"update of client '{client}' does not fit the model") from None
     finite = np.isfinite(parameters).all() and (change is None or np.isfinite(change).all())
