@@ -197,7 +197,7 @@ class Run:
         return found
 
     def finish(self, now: Progress, model: Model, costs: Sequence[Cost] = ()) -> None:
-        """Write what was spent, then the model: a model is never without its bill."""
+        """Write what was spent, then the model: no model is on disk without its cost."""
         arrays = {name: np.ascontiguousarray(array) for name, array in model.split(now.parameters).items()}
         notes = {"model": self.manifest.config.model, "schema": self.schema.digest, "round": now.round}
         if self.simulated:
