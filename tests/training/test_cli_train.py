@@ -138,8 +138,8 @@ def test_a_federation_chosen_from_a_pool_can_be_read_and_reported(
     tmp_path: Path, data: Path, schema: Schema, frames: dict[str, pl.DataFrame]
 ) -> None:
     asked = plan(schema, epsilon=5.0)
-    for name, frame in frames.items():
-        release(asked, frame, client=name, uncharged=True).save(
+    for i, (name, frame) in enumerate(frames.items()):
+        release(asked, frame, client=name, simulated=True, seed=i).save(
             tmp_path / "releases" / f"{name}.release.json"
         )
     out = tmp_path / "run"

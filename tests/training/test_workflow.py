@@ -13,8 +13,8 @@ import fedwise as fw
 from fedwise.errors import DataError, FedwiseError
 from fedwise.schema.schema import Schema
 from fedwise.training import workflow
-from fedwise.training.accounting import Cost
-from fedwise.training.run import Run, decode_costs, encode_costs
+from fedwise.training.accounting import Cost, decode_costs, encode_costs
+from fedwise.training.run import Run
 from fedwise.training.strategies import STRATEGIES
 
 QUICK = fw.Training(rounds=3, model="8", lr=1e-3, replicates=0)
@@ -35,9 +35,11 @@ def quick_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def selection(frames: dict[str, pl.DataFrame], schema: Schema) -> fw.Selection:
     plan = fw.plan(schema, epsilon=1.0)
-    pool = fw.Pool.of(
-        [fw.release(plan, frame, client=name, uncharged=True) for name, frame in frames.items()]
-    )
+    made = [
+        fw.release(plan, frame, client=name, simulated=True, seed=i)
+        for i, (name, frame) in enumerate(frames.items())
+    ]
+    pool = fw.Pool.of(made)
     return fw.select(pool, k=2, seed=0)
 
 

@@ -22,8 +22,8 @@ from ..training.checks import check_parameters, check_request
 from ..training.encoding import Encoder
 from ..training.local import (
     ClientState,
+    GroupSums,
     Instruction,
-    Report,
     Settings,
     Update,
     local_update,
@@ -315,7 +315,7 @@ def read_update(model: Model, message: Message, client: str) -> Update:
         change = arrays[CONTROL]["change"].numpy() if CONTROL in arrays else None
         report = None
         if REPORT in arrays:
-            report = Report(arrays[REPORT]["counts"].numpy(), arrays[REPORT]["losses"].numpy())
+            report = GroupSums(arrays[REPORT]["counts"].numpy(), arrays[REPORT]["losses"].numpy())
     except Exception:
         raise FedwiseError(f"update of client '{client}' does not fit the model") from None
     finite = np.isfinite(parameters).all() and (change is None or np.isfinite(change).all())

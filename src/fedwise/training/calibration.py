@@ -23,7 +23,7 @@ from ..schema.frame import FrameLike
 from ..schema.schema import Schema
 from .cached import Cache, Job, train_all
 from .federation import Prepared, prepare, read_frames
-from .run import final
+from .records import final
 from .settings import Training
 from .simulate import Config
 
