@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import forecast_tables
 import numpy as np
 import polars as pl
 import studies
@@ -48,6 +49,8 @@ def render(results: Results, figures: Sequence[str]) -> str:
         _rival_differences(results),
         _epsilon(results, figures),
         _race(results, figures),
+        forecast_tables.ranking(results),
+        forecast_tables.chosen(results),
         studies.calibration(results, figures),
         studies.noise(results, figures),
         studies.audit(results, figures),

@@ -39,5 +39,5 @@ def test_links_and_named_files_exist(page: Path) -> None:
 
 
 def test_the_check_sees_what_is_missing() -> None:
-    text = "[a](docs/none.md) [b](docs/limits.md#none) [c](docs/limits.md#fairness) `src/fedwise/none.py` `docs/limits.md`"
-    assert broken(ROOT / "README.md", text) == ["docs/none.md", "docs/limits.md#none", "src/fedwise/none.py"]
+    text = "[a](docs/none.md) [b](docs/limits.md#none) [c](docs/limits.md#fairness) `src/none.py` `docs/limits.md`"
+    assert broken(ROOT / "README.md", text) == ["docs/none.md", "docs/limits.md#none", "src/none.py"]
