@@ -88,6 +88,6 @@ def chosen(results: Results) -> str:
     return (
         "## Chosen by forecast, trained\n\n"
         "Best forecast of balanced accuracy with limits on SPD and EOD, k = 5, ε = 1, for each draw of the noise. "
-        "*Beaten by* is the share of random federations with a better balanced accuracy, *of the fair* the share among those "
-        "that keep both limits.\n\n" + table(head, rows)
+        "*Beaten by* is the share of random federations with a better balanced accuracy, *of the fair* the share "
+        "among those that keep both limits.\n\n" + table(head, rows)
     )
