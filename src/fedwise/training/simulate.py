@@ -49,10 +49,12 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     simulated: bool = False
 
     def __post_init__(self) -> None:
-        if self.rounds < 1 or self.evaluate_every < 1 or self.replicates < 0:
+        if self.rounds < 1 or self.evaluate_every < 1:
             raise FedwiseError(
                 f"rounds and evaluate_every must be at least 1, got {self.rounds} and {self.evaluate_every}"
             )
+        if self.replicates < 0:
+            raise FedwiseError(f"replicates must be at least 0, got {self.replicates}; 0 makes no intervals")
         if self.seed < 0:
             raise FedwiseError(f"seed must be at least 0, got {self.seed}")
         make_strategy(self.strategy, **self.strategy_options)
