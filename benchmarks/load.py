@@ -316,7 +316,7 @@ def _use(
     host, port, path = where
     connection = http.client.HTTPConnection(host, port, timeout=600)
     answers, spent = [], []
-    wanted = [("answer", question) for question in asked] + [("settle", asked[-1])] * patient
+    wanted = [("answer", question) for question in asked] + [("search", asked[-1])] * patient
     for number, (route, question) in enumerate(wanted):
         began = time.perf_counter()
         connection.request(

@@ -34,7 +34,7 @@ from rich.table import Table
 
 from fedwise.data import acs
 from fedwise.estimation import Estimates, estimate
-from fedwise.estimation.information import standard_error
+from fedwise.estimation.uncertainty import standard_error
 from fedwise.objective.pfl import Weights, loss
 from fedwise.owner.tables import count
 from fedwise.planning import Plan

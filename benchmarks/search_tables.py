@@ -65,7 +65,7 @@ def exact_estimates(schema: Schema, parts: dict[str, pl.DataFrame], *, plain: bo
     layout = all_pairs(schema)
     names = tuple(sorted(parts))
     cells = np.zeros((len(names), layout.cells))
-    marginals = np.zeros((len(names), sum(layout.sizes)))
+    marginals = np.zeros((len(names), layout.levels))
     totals = np.zeros(len(names))
     for i, name in enumerate(names):
         codes = schema.encode(parts[name])
@@ -75,7 +75,7 @@ def exact_estimates(schema: Schema, parts: dict[str, pl.DataFrame], *, plain: bo
         )
         totals[i] = codes.shape[1]
     return Estimates(
-        names, schema, layout, cells, totals, None if plain else marginals, "plain" if plain else "exact",
+        names, schema, layout, cells, totals, marginals, "plain" if plain else "exact",
         np.zeros(layout.tables),
     )  # fmt: skip
 
@@ -104,13 +104,12 @@ def wide_estimates(clients: int, *, features: int, levels: int, extra: int = 2, 
     layout = all_pairs(schema)
     totals = rng.integers(500, 20_000, clients).astype(np.float64)
     cells = np.zeros((clients, layout.cells))
-    at = np.concatenate([[0], np.cumsum(layout.sizes)])
     marginals = np.concatenate([rng.dirichlet(np.full(size, 3.0), clients) for size in layout.sizes], axis=1)
     marginals *= totals[:, None]
     # A doubly centred pattern, the same in every client, leaves the marginals as they are.
     strength = rng.uniform(0.0, 0.4, clients)
-    for j, ((x, y), (a, b)) in enumerate(zip(layout.pairs, layout.shapes, strict=True)):
-        left, right = marginals[:, at[x] : at[x + 1]], marginals[:, at[y] : at[y + 1]]
+    for j, (a, b) in enumerate(layout.shapes):
+        left, right = (marginals[:, side] for side in layout.sides(j))
         u, v = rng.normal(size=(1, a)), rng.normal(size=(1, b))
         u = u - (left * u).sum(axis=1, keepdims=True) / totals[:, None]
         v = v - (right * v).sum(axis=1, keepdims=True) / totals[:, None]

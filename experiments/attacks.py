@@ -46,9 +46,11 @@ def capped(estimates: Estimates) -> Estimates:
     """The same clients, none counted for more than `CAP` median ones."""
     most = CAP * float(np.median(estimates.totals))
     by = np.minimum(1.0, most / np.maximum(estimates.totals, 1.0))
-    marginals = None if estimates.marginals is None else estimates.marginals * by[:, None]
     return replace(
-        estimates, cells=estimates.cells * by[:, None], totals=estimates.totals * by, marginals=marginals
+        estimates,
+        cells=estimates.cells * by[:, None],
+        totals=estimates.totals * by,
+        marginals=estimates.marginals * by[:, None],
     )
 
 

@@ -98,10 +98,7 @@ class Tabled:
         """The exact tables as estimates without noise."""
         layout = plan(self.schema, float("inf")).layout
         cells = self.matrix.astype(np.float64)
-        totals = cells[:, layout.slice(0)].sum(axis=1)
-        return Estimates(
-            self.clients, self.schema, layout, cells, totals, None, "plain", np.zeros(layout.tables)
-        )
+        return Estimates.plain(self.clients, self.schema, layout, cells)
 
     def signed_weights(self) -> npt.NDArray[np.float64]:
         """Signed weight of each table in the loss, under the paper's weights."""

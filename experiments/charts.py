@@ -10,7 +10,7 @@ import polars as pl
 import vl_convert
 
 from fedwise.files import write_new
-from fedwise.reporting.palette import LIGHT, config
+from fedwise.view.palette import LIGHT, config
 
 Spec = dict[str, Any]
 

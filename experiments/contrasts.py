@@ -32,8 +32,10 @@ class Difference:
             return "no clear difference"
         return "better" if (self.value > 0) == (metric in LARGER) else "worse"
 
-    def __str__(self) -> str:
-        return f"{self.value:+.4f} [{self.low:+.4f}, {self.high:+.4f}]"
+    @property
+    def interval(self) -> str:
+        """The interval as text; a dash where there is none."""
+        return "–" if math.isnan(self.low) else f"{self.low:+.4f} to {self.high:+.4f}"
 
 
 def difference(first: Floats, second: Floats) -> Difference:

@@ -1,6 +1,6 @@
-"""Figures and the page of results, from the tables that the experiments have written so far.
+"""Figures, the page of results and its long tables, from the tables that the experiments have written so far.
 
-python experiments/figures.py          # docs/results/*.svg and docs/results.md
+python experiments/figures.py          # docs/results.md, docs/results/tables.md and docs/results/*.svg
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import polars as pl
 sys.path.insert(0, str(Path(__file__).parent))
 
 import charts
+import long_tables
 import page
 from contrasts import SHOWN
+from results import Results
 from store import RESULTS
-from verdicts import Results
 
 from fedwise.files import write_new
 
@@ -191,7 +192,7 @@ def _calibration(results: Results) -> charts.Spec | None:
         on=["accuracy", "f1", "eod", "mad"], index=["title", "loss", "k"], variable_name="metric"
     )  # fmt: skip
     long = long.with_columns((pl.col("title") + ": " + pl.col("metric")).alias("panel"))
-    # Panels come in the order of the rows: a task a line, a metric a column.
+    # Panels come in the order of the rows: tasks as lines, metrics as columns.
     long = long.sort("title", maintain_order=True)
     return charts.scatter(
         long,
@@ -319,8 +320,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     results = Results.load(options.results)
     made = draw(results, options.results)
     target = options.page or options.results.parent / "results.md"
+    behind = options.results / "tables.md"
     write_new(target, page.render(results, made, options.results.name).encode(), force=True)
-    print(f"{len(made)} figures, {target}")
+    write_new(behind, long_tables.render(results, made).encode(), force=True)
+    print(f"{len(made)} figures, {target}, {behind}")
 
 
 if __name__ == "__main__":

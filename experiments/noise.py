@@ -28,8 +28,7 @@ from census import Tabled
 from store import RESULTS, write_table
 
 from fedwise.certificate import global_bound, local_bound
-from fedwise.estimation.information import gradient, pointwise
-from fedwise.objective.pfl import information
+from fedwise.objective.information import gradient, information, pointwise
 from fedwise.planning import plan
 
 Floats = npt.NDArray[np.float64]

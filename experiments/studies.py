@@ -1,25 +1,15 @@
-"""The parts of the page about weights, noise and the audit, and how tables and pictures are written."""
+"""The long tables about weights, noise and the audit."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import polars as pl
-from verdicts import Results
+from results import Results
+from writing import picture, table
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A Markdown table."""
-    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
-    return "\n".join(lines)
-
-
-def picture(name: str, text: str, figures: Sequence[str], folder: str) -> str:
-    return f"![{text}]({folder}/{name})" if name in figures else ""
-
-
-def calibration(results: Results, figures: Sequence[str], folder: str) -> str:
+def calibration(results: Results, figures: Sequence[str]) -> str:
     found = results.facts.get("calibrations") or []
     if not found:
         return ""
@@ -31,7 +21,7 @@ def calibration(results: Results, figures: Sequence[str], folder: str) -> str:
                 (
                     dict(results.tasks).get(calibration["task"], calibration["task"]), judged["name"],
                     f"{w['alpha']:g}, {w['beta']:g}, {w['gamma']:g}, {w['lam']:g}", f"{judged['score']:.2f}",
-                    *(f"{c['value']:+.2f} [{c['low']:+.2f}, {c['high']:+.2f}]" for c in judged["correlations"]),
+                    *(f"{c['value']:+.2f} ({c['low']:+.2f} to {c['high']:+.2f})" for c in judged["correlations"]),
                 )
             )  # fmt: skip
     metrics = [c["metric"] for c in found[0]["judgements"][0]["correlations"]]
@@ -41,11 +31,11 @@ def calibration(results: Results, figures: Sequence[str], folder: str) -> str:
         f"half ({found[0]['judged_on']}) with 95% bootstrap intervals. The paper reports in-sample correlations.\n\n"
         + table(("task", "weights", "α, β, γ, λ", "score", *metrics), rows)
         + "\n\n"
-        + picture("calibration.svg", "Loss against trained metrics", figures, folder)
+        + picture("calibration.svg", "Loss against trained metrics", figures)
     )
 
 
-def noise(results: Results, figures: Sequence[str], folder: str) -> str:
+def noise(results: Results, figures: Sequence[str]) -> str:
     if "noise_bias.svg" not in figures:
         return ""
     found = results.tables["noise_information"].filter(pl.col("snr").is_in([1.0, 10.0, 100.0, 1000.0]))
@@ -59,16 +49,16 @@ def noise(results: Results, figures: Sequence[str], folder: str) -> str:
     ]  # fmt: skip
     return (
         "## Noise studies\n\n"
-        f"Summed tables of AK, CA, CT, MD, RI ({results.tables['noise_information']['data'][0]}), 1,000 draws a level "
-        "in the full run. The printed gradient has the wrong sign before I; where I is small the spread it predicts "
-        "is nearly the same, so the error shows only in tables with a strong association. Cells that are empty make "
+        f"Summed tables of AK, CA, CT, MD, RI ({results.tables['noise_information']['data'][0]}), 1,000 draws per "
+        "level in the full run. The printed gradient has the wrong sign before I; where I is small the spread it "
+        "predicts is nearly the same, so the error shows only in tables with a strong association. Empty cells make "
         "the estimate biased at any noise, which no gradient predicts.\n\n"
         + table(
             ("table", "cells", "SNR", "I (bits)", "bias", "spread", "by (PMI − I)/n", "by −(PMI + I)/n"), rows
         )
         + "\n\n"
         + "\n\n".join(
-            picture(name, text, figures, folder)
+            picture(name, text, figures)
             for name, text in (
                 ("noise_bias.svg", "Error of mutual information against the signal-to-noise ratio"),
                 ("noise_spread.svg", "Predicted over observed spread, both gradients"),
@@ -78,7 +68,7 @@ def noise(results: Results, figures: Sequence[str], folder: str) -> str:
     )
 
 
-def audit(results: Results, figures: Sequence[str], folder: str) -> str:
+def audit(results: Results, figures: Sequence[str]) -> str:
     found = results.tables.get("audit")
     if found is None:
         return ""
@@ -107,7 +97,7 @@ def audit(results: Results, figures: Sequence[str], folder: str) -> str:
         "## Privacy audit\n\n"
         f"{found.height} audits of 25,000 records and {found['trials'].max():,} targets inside and outside each, on "
         "the code that draws the noise of real releases. Means over tasks; the last column is the largest lower "
-        "confidence bound (99.9%) on ε of any audit in the line.\n\n"
+        "confidence bound (99.9%) on ε of any audit in the row.\n\n"
         + table(
             ("mode", "attack", "ε", "audits", "AUC", "theory", "TPR at 1%", "theory", "ε at least"), rows
         )
@@ -119,7 +109,7 @@ def audit(results: Results, figures: Sequence[str], folder: str) -> str:
         )
         + "\n\n"
         + "\n\n".join(
-            picture(name, text, figures, folder)
+            picture(name, text, figures)
             for name, text in (
                 ("audit_auc.svg", "AUC of the attack against ε"),
                 ("audit_tpr.svg", "True positive rate at 1% false positives against ε"),

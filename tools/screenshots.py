@@ -44,10 +44,16 @@ def main() -> None:
 
 
 def make_pool() -> fw.Pool:
-    """Fifty synthetic states with real noise."""
+    """Fifty synthetic states with real noise, each charged to a ledger of its own."""
     plan = fw.plan(synthetic.schema(), 1.0)
     states = synthetic.states(scale=0.25)
-    return fw.Pool.of(fw.release(plan, frame, client=name) for name, frame in states.items())
+    with tempfile.TemporaryDirectory() as folder:
+        return fw.Pool.of(
+            fw.release(
+                plan, frame, client=name, ledger=fw.Ledger(Path(folder) / f"{name}.db", 1.0, plan.delta)
+            )
+            for name, frame in states.items()
+        )
 
 
 def take_report(browser: Any, pool: fw.Pool, folder: Path) -> None:
@@ -70,7 +76,7 @@ def take_explorer(browser: Any, pool: fw.Pool) -> None:
     with Explorer(pool, releases="releases/") as explorer:
         page = browser.new_page(viewport={"width": 1280, "height": 860}, color_scheme="light")
         page.goto(explorer.url + "#k=6&alpha=2&beta=0.8889&gamma=0.1111&lam=1.3333&in=CA&out=WY")
-        page.wait_for_selector("#federation[data-settled]", timeout=120_000)
+        page.wait_for_selector("#federation[data-searched]", timeout=120_000)
         page.wait_for_selector("#now .forecast", timeout=120_000)
         page.wait_for_selector("#frontier:not(.waiting) svg", timeout=60_000)
         page.wait_for_timeout(500)

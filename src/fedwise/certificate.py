@@ -23,7 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .estimation.estimates import Estimates
-from .objective.pfl import Weights, pair_weights
+from .objective.information import ONE_RECORD, gradient
+from .objective.weights import Weights, pair_weights
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -110,25 +111,15 @@ def tolerance(expected_sup: float, sigma: float, level: float = LEVEL) -> float:
 
 
 def slopes(estimates: Estimates, federations: Ints, weights: Weights) -> Floats:
-    """∂PFL/∂cell of each federation: w_j (PMI − MI) / n. Shape (federations, cells).
-
-    The paper prints −(PMI + MI)/n; differentiating H(X) + H(Y) − H(X,Y) gives (PMI − MI)/n.
-    """
+    """∂PFL/∂cell of each federation, each summed table with marginals of its own. Shape (federations, cells)."""
     layout = estimates.layout
     per_table = pair_weights(estimates.schema, layout, weights)
     summed = np.stack([estimates.cells[members].sum(axis=0) for members in federations])
     found = np.zeros_like(summed)
     for j in np.flatnonzero(per_table):
-        table = np.maximum(layout.view(summed, int(j)).astype(np.float64), 0.0)
-        n = np.maximum(table.sum(axis=(1, 2), keepdims=True), 1.0)
-        # A floor of one record keeps the slope of an empty cell finite.
-        down = np.log2(np.maximum(table.sum(axis=2, keepdims=True), 1.0))
-        across = np.log2(np.maximum(table.sum(axis=1, keepdims=True), 1.0))
-        pointwise = np.log2(np.maximum(table, 1.0)) + np.log2(n) - down - across
-        information = (table * pointwise).sum(axis=(1, 2), keepdims=True) / n
-        found[:, layout.slice(int(j))] = (per_table[j] * (pointwise - information) / n).reshape(
-            len(summed), -1
-        )
+        tables = summed[:, layout.slice(int(j))].reshape(-1, *layout.shapes[j])
+        slope = per_table[j] * gradient(tables, floor=ONE_RECORD)
+        found[:, layout.slice(int(j))] = slope.reshape(len(summed), -1)
     return found
 
 

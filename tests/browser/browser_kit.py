@@ -37,10 +37,10 @@ _ANSWERED = """
 }
 """
 
-_SETTLED = """
+_SEARCHED = """
 () => {
-  const { asked, settled } = document.getElementById("federation").dataset;
-  return asked === settled;
+  const { asked, searched } = document.getElementById("federation").dataset;
+  return asked === searched;
 }
 """
 
@@ -64,9 +64,9 @@ def newest(page: Any) -> Iterator[None]:
     page.wait_for_function(_ANSWERED, arg=before)
 
 
-def until_settled(page: Any) -> None:
-    """Wait for the full search of the newest question; an earlier one may have settled before."""
-    page.wait_for_function(_SETTLED, timeout=60_000)
+def until_searched(page: Any) -> None:
+    """Wait for the full search of the newest question; an earlier one may have ended before."""
+    page.wait_for_function(_SEARCHED, timeout=60_000)
 
 
 def slide(page: Any, name: str, *values: float) -> list[float]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shlex
 from typing import Any
 
 import pytest
 
-from browser.browser_kit import federation, loss, newest, slide, until_settled
+import fedwise as fw
+from browser.browser_kit import federation, loss, newest, slide, until_searched
+from fedwise.data import synthetic
 from fedwise.explore import Explorer
 from fedwise.search.selection import Selection
 
@@ -25,6 +28,19 @@ def test_opens_with_a_federation(tab: Any, explorer: Explorer) -> None:
     assert page.locator("#clients tbody tr").count() == 50
     page.wait_for_selector("#frontier svg")
     page.wait_for_selector("#terms svg")
+
+
+def test_exact_counts_are_marked_in_the_header(tab: Any) -> None:
+    plan = fw.plan(synthetic.schema(), math.inf)
+    frames = dict(list(synthetic.states(scale=0.01).items())[:4])
+    pool = fw.Pool.of(fw.release(plan, frame, client=name, no_privacy=True) for name, frame in frames.items())
+    with Explorer(pool) as exact:
+        page = tab.open(exact.url)
+        assert page.inner_text("#about .stamp") == "not private"
+        assert "exact counts" in page.inner_text("#label")
+        assert "not private" in page.title()
+        assert "ε" not in page.inner_text("#about")
+        page.goto("about:blank")  # the page must not miss the server it is about to lose
 
 
 def test_a_slider_changes_loss_federation_map_and_pictures(tab: Any, explorer: Explorer) -> None:
@@ -69,7 +85,7 @@ def test_the_table_does_the_same(tab: Any, explorer: Explorer) -> None:
         page.click("#clients tbody button.client")
     assert "TX" in federation(page)
     assert "TX" in page.inner_text("#forced")
-    page.click("#forced button[aria-label='Let TX go']")
+    page.click("#forced button[aria-label='Leave TX to the search']")
     page.wait_for_selector("#forced:empty", state="attached")
 
 
@@ -123,7 +139,7 @@ def test_reload_keeps_everything(tab: Any, explorer: Explorer) -> None:
 
 def test_evidence_arrives_when_the_slider_rests(tab: Any, explorer: Explorer) -> None:
     page = tab.open(explorer.url)
-    until_settled(page)
+    until_searched(page)
     assert "No single swap improves it" in page.inner_text("#now .note")
     assert re.fullmatch(r"\d+%", page.inner_text("#now .chip small >> nth=0"))
 
@@ -137,7 +153,7 @@ def test_forecast_arrives_in_units_people_know(tab: Any, explorer: Explorer) -> 
 def test_downloads_are_what_is_on_the_screen(tab: Any, explorer: Explorer, tmp_path: Any) -> None:
     page = tab.open(explorer.url)
     slide(page, "k", 3)
-    until_settled(page)
+    until_searched(page)
     with page.expect_download(timeout=60_000) as got:
         page.click("#get-selection")
     assert got.value.suggested_filename == "selection.json"
@@ -255,8 +271,8 @@ def test_a_forecast_stays_with_its_federation(tab: Any, explorer: Explorer) -> N
     assert page.inner_text("#now .forecast dt") == "For 7 clients"
 
 
-def test_a_late_card_does_not_stop_the_settled_search(tab: Any, explorer: Explorer) -> None:
-    """The second card may be asked for after the settled search of the same change; both are answered."""
+def test_a_late_card_does_not_stop_the_full_search(tab: Any, explorer: Explorer) -> None:
+    """The second card may be asked for after the full search of the same change; both are answered."""
     page = tab.open(explorer.url)
     page.click("#pin")
     page.wait_for_selector("#other:not([hidden])")
@@ -269,9 +285,9 @@ def test_a_late_card_does_not_stop_the_settled_search(tab: Any, explorer: Explor
             route.continue_()
 
     page.route("**/api/answer*", hold_the_card)
-    page.route("**/api/settle*", lambda route: searches.append(route))
+    page.route("**/api/search*", lambda route: searches.append(route))
     slide(page, "k", 6)
-    with page.expect_request(lambda r: "api/settle" in r.url and json.loads(r.post_data)["k"] == 7):
+    with page.expect_request(lambda r: "api/search" in r.url and json.loads(r.post_data)["k"] == 7):
         slide(page, "k", 7)
     assert len(cards) == 1  # that of the first move; that of the second waits for it in the page
     page.unroute("**/api/answer*")
@@ -279,7 +295,7 @@ def test_a_late_card_does_not_stop_the_settled_search(tab: Any, explorer: Explor
         cards[0].continue_()
     for route in searches:
         route.continue_()
-    until_settled(page)
+    until_searched(page)
 
 
 def test_a_late_card_is_not_shown_under_another_title(tab: Any, explorer: Explorer) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedwise.estimation.association import direction, mix_to, nats, nats_of_noisy, ratio, strengthen
+from fedwise.estimation.association import direction, mix_to, nats, nats_of_noisy, strengthen
 from fedwise.estimation.fitting import fit
-from fedwise.objective.pfl import information
+from fedwise.objective.information import information, ratio
 
 TABLE = np.array([[0.20, 0.05, 0.0], [0.05, 0.30, 0.10], [0.02, 0.08, 0.20]])
 

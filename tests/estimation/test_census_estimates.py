@@ -11,7 +11,7 @@ import pytest
 import fedwise as fw
 from fedwise.data import acs
 from fedwise.estimation import estimate
-from fedwise.estimation.information import standard_error
+from fedwise.estimation.uncertainty import standard_error
 from fedwise.objective.pfl import Weights, loss, pair_weights
 from fedwise.owner.tables import count
 from fedwise.pool.pool import Pool

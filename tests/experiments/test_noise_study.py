@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import fedwise as fw
-from fedwise.estimation.information import gradient
-from fedwise.objective.pfl import information, loss
+from fedwise.objective.information import gradient, information
+from fedwise.objective.pfl import loss
 
 #: Strongly associated and without small cells: the regime the delta method is for.
 TABLE = np.array([[9000.0, 700.0, 300.0], [600.0, 5000.0, 900.0], [200.0, 800.0, 2500.0]])

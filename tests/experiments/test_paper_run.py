@@ -6,10 +6,15 @@ import re
 from pathlib import Path
 
 import figures
+import long_tables
+import page
 import paper
 import polars as pl
 import pytest
-from verdicts import NO, OPEN, PART, YES, Results, by_words, verdicts
+from claims import examine
+from results import Results
+from store import RESULTS
+from verdicts import NO, OPEN, PART, YES, by_words, tally
 
 import fedwise.training.cached as cached
 
@@ -53,14 +58,29 @@ def test_second_run_trains_nothing_and_writes_the_same(folder: Path, monkeypatch
 def test_page_shows_every_claim_and_figure(folder: Path) -> None:
     figures.main(["--results", str(folder / "results")])
     text = (folder / "results.md").read_text(encoding="utf-8")
+    behind = (folder / "results" / "tables.md").read_text(encoding="utf-8")
     for link in re.findall(r"\]\(([^)]+)\)", text):
         assert (folder / link).is_file()
-    found = verdicts(Results.load(folder / "results"))
+    for link in re.findall(r"\]\(([^)]+)\)", behind):
+        assert (folder / "results" / link).is_file()
+    found = examine(Results.load(folder / "results"))
     assert {v.word for v in found} <= {YES, PART, NO, OPEN}
     assert all(v.claim in text for v in found)
     assert "quick variant" in text
     assert "## Not run yet" in text
-    assert "nan" not in text.replace("[+nan, +nan]", "").lower()
+    assert "nan" not in (text + behind).lower()
+
+
+def test_stored_page_is_generated_and_short() -> None:
+    results = Results.load(RESULTS)
+    drawn = sorted(file.name for file in RESULTS.glob("*.svg"))
+    text = (RESULTS.parent / "results.md").read_text(encoding="utf-8")
+    assert text == page.render(results, drawn, RESULTS.name)
+    assert (RESULTS / "tables.md").read_text(encoding="utf-8") == long_tables.render(results, drawn)
+    assert len(text.split()) <= 2500
+    # A cell holds one number or one short phrase; only claims are sentences.
+    cells = [cell for line in text.splitlines() if line.startswith("|") for cell in line.split("|")]
+    assert max(len(cell) for cell in cells) <= 120
 
 
 def test_words_over_tasks() -> None:
@@ -68,3 +88,9 @@ def test_words_over_tasks() -> None:
     assert by_words(["better", "better"]) == YES
     assert by_words(["better", "worse"]) == PART
     assert by_words(["no clear difference"]) == NO
+
+
+def test_tally_shows_wrong_signs() -> None:
+    words = ["better", "worse", "worse", "no clear difference"]
+    assert by_words(words) == PART
+    assert tally(words) == "better on 1 of 4 tasks, worse on 2"

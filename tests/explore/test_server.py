@@ -26,7 +26,7 @@ ROUTES = [
     ("GET", "/api/pool"),
     ("POST", "/api/answer"),
     ("POST", "/api/frontier"),
-    ("POST", "/api/settle"),
+    ("POST", "/api/search"),
     ("POST", "/api/forecast"),
     ("GET", "/download/selection.json"),
     ("GET", "/download/report.html"),
@@ -149,6 +149,24 @@ def test_every_answer_is_locked_down(browser: Browser, method: str, path: str) -
     assert answer.headers["cross-origin-resource-policy"] == "same-origin"
 
 
+def test_another_site_may_show_the_page_but_not_frame_or_fetch_it(browser: Browser) -> None:
+    tab = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+    assert browser.known("GET", "/", headers=tab).status == 200
+    assert browser.ask("GET", "/wrong/", headers=tab).status == 403
+    for change in (
+        {"sec-fetch-dest": "iframe"},
+        {"sec-fetch-dest": "embed"},
+        {"sec-fetch-mode": "no-cors"},
+        {"sec-fetch-mode": "cors"},
+        {"origin": "null"},
+        {"host": "evil.example"},
+    ):
+        assert browser.known("GET", "/", headers={**tab, **change}).status == 403, change
+    for method, path in ROUTES:
+        if path != "/":
+            assert browser.known(method, path, body=GOOD, headers=tab).status == 403, path
+
+
 def test_localhost_and_same_origin_pass(browser: Browser) -> None:
     host = f"localhost:{PORT}"
     headers = {"host": host, "origin": f"http://{host}", "sec-fetch-site": "same-origin"}
@@ -197,7 +215,7 @@ def test_downloads_are_files(browser: Browser) -> None:
     assert "attachment" in report.headers["content-disposition"]
 
 
-@pytest.mark.parametrize("path", ["/api/answer", "/api/frontier", "/api/settle", "/api/forecast"])
+@pytest.mark.parametrize("path", ["/api/answer", "/api/frontier", "/api/search", "/api/forecast"])
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"k": 99, "weights": {}}', b"\xff\xfe"])
 def test_bad_questions_get_a_sentence(browser: Browser, path: str, body: bytes) -> None:
     answer = browser.known("POST", path, body=body)
@@ -226,7 +244,7 @@ def test_huge_questions_are_cut_off(browser: Browser) -> None:
 def test_overtaken_questions_are_told_so(browser: Browser) -> None:
     browser.known("POST", "/api/answer", body=GOOD, query="page=p&n=9")
     fresh = GOOD.replace(b"2.0", b"2.345")
-    answer = browser.known("POST", "/api/settle", body=fresh, query="page=p&n=8")
+    answer = browser.known("POST", "/api/search", body=fresh, query="page=p&n=8")
     assert answer.json == {"stale": True}
 
 
@@ -242,7 +260,7 @@ def test_tokens_are_long_and_new() -> None:
 
 
 def test_quick_answers_do_not_wait_behind_patient_ones() -> None:
-    """More settled searches at once than there are threads: as many work as there are cores, and sliders still move."""
+    """More full searches at once than there are threads: as many work as there are cores, and sliders still move."""
     release = threading.Event()
     lock = threading.Lock()
     working: list[int] = []

@@ -51,16 +51,16 @@ def test_quick_answer_is_a_swap_local_optimum(session: Session, weights: Weights
     assert answer["proven"]
 
 
-def test_settled_answer_is_the_optimum(session: Session) -> None:
+def test_full_answer_is_the_optimum(session: Session) -> None:
     weights = Weights(alpha=1.0)
-    selection = session.settle(Question(k=3, weights=weights), lambda: False)
+    selection = session.search(Question(k=3, weights=weights), lambda: False)
     best = min(loss(session.estimates, group, weights) for group in combinations(range(8), 3))
     assert selection.loss == pytest.approx(best, abs=1e-9)
 
 
 def test_constraints_are_kept(session: Session) -> None:
     question = Question(k=3, weights=Weights(), include=("WY",), exclude=("MD", "VA"), min_records=0)
-    for clients in (session.answer(question)["clients"], session.settle(question, lambda: False).clients):
+    for clients in (session.answer(question)["clients"], session.search(question, lambda: False).clients):
         assert "WY" in clients
         assert not {"MD", "VA"} & set(clients)
 
@@ -96,7 +96,7 @@ def test_overtaken_work_gives_up(session: Session) -> None:
     assert session.overtaken("page", 4)()
     assert not session.overtaken("page", 5)()
     assert not session.overtaken("another", 1)()
-    for work in (session.frontier, session.settle):
+    for work in (session.frontier, session.search):
         with pytest.raises(Stale):
             work(Question(k=3, weights=Weights()), session.overtaken("page", 4))
 
@@ -167,7 +167,7 @@ def test_command_line_gives_what_is_on_the_screen(tmp_path: Path, small_schema: 
         found.save(folder / f"{found.client}.release.json")
     session = Session(fw.Pool.load(folder), releases=str(folder))
     question = Question(k=3, weights=Weights(alpha=3.21, lam=0.7), include=("TX",), exclude=("CA",))
-    settled = session.settle(question, lambda: False)
+    full = session.search(question, lambda: False)
     app = typer.Typer()
     app.command()(command)
     line = shlex.split(session.command(question))
@@ -175,9 +175,9 @@ def test_command_line_gives_what_is_on_the_screen(tmp_path: Path, small_schema: 
     done = CliRunner().invoke(app, [*line[2:-1], str(output)])
     assert done.exit_code == 0, done.exception
     again = Selection.load(output)
-    assert again.clients == settled.clients
-    assert again.loss == settled.loss
-    assert again.frequency == settled.frequency
+    assert again.clients == full.clients
+    assert again.loss == full.loss
+    assert again.frequency == full.frequency
 
 
 def test_report_of_the_screen(session: Session) -> None:

@@ -28,7 +28,8 @@ from fedwise.flower import (
     select_federation,
     train_app,
 )
-from fedwise.flower.training import LOSS_ACTION, read_update, write_vector
+from fedwise.flower.guard import LOSS_ACTION
+from fedwise.flower.training import read_update, write_vector
 from fedwise.training.encoding import Encoder
 from fedwise.training.federation import Prepared
 from fedwise.training.local import Instruction, Settings, local_update
@@ -226,14 +227,14 @@ def test_without_a_release_there_is_no_noisy_weight(tmp_path, small_schema, mode
 
 @pytest.fixture
 def quick_noise(monkeypatch):
-    """The accountant takes seconds and has tests of its own; here only its answer matters."""
+    """The accountant has tests of its own; here only what it is asked matters."""
     calls = []
 
-    def calibrate(*asked):
+    def noise_for(*asked):
         calls.append(asked)
-        return 1.1
+        return 2.0
 
-    monkeypatch.setattr("fedwise.flower.allowance.calibrate", calibrate)
+    monkeypatch.setattr("fedwise.owner.allowance.noise_for", noise_for)
     return calls
 
 
@@ -243,8 +244,10 @@ def test_private_training_keeps_its_promise_over_restarts(build, model, quick_no
     assert np.isfinite(vector).all()
     assert federation.grid.missing == []
     assert "loss" not in result.train_metrics_clientapp[1]
-    # 300, 400 and 500 rows in batches of 64, for two rounds; calibrated once a client.
-    assert sorted(quick_noise) == [(4.0, 1e-5, 64 / n, 2 * math.ceil(n / 64)) for n in (500, 400, 300)]
+    # The numbers of records that the releases tell, in batches of 64, for two rounds; once for each client.
+    told = sorted((round(federation.sizes[name]) for name in federation.clients), reverse=True)
+    assert sorted(quick_noise) == [(4.0, 1e-5, 64 / n, 2 * math.ceil(n / 64)) for n in told]
+    assert not {300, 400, 500} & set(told)
     # A third round, after a restart with empty context: every client refuses.
     for context in spy.grid.contexts.values():
         context.state = RecordDict()

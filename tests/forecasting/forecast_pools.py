@@ -80,6 +80,5 @@ def noisy_estimates(
     cells = np.stack([count(c, layout).exact for c in codes]).astype(float)
     if sigma:
         cells += np.random.default_rng(seed).normal(0, sigma, cells.shape).round()
-    totals = np.stack([cells[:, layout.slice(j)].sum(axis=1) for j in range(layout.tables)]).mean(axis=0)
     clients = tuple(f"c{i}" for i in range(len(codes)))
-    return Estimates(clients, SCHEMA, layout, cells, totals, sigmas=np.full(layout.tables, sigma))
+    return Estimates.plain(clients, SCHEMA, layout, cells, np.full(layout.tables, sigma))

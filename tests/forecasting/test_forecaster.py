@@ -229,7 +229,7 @@ def test_several_sensitive_attributes_count_as_independent() -> None:
     layout = fw.plan(schema, epsilon=float("inf")).layout
     assert (1, 2) not in layout.pairs
     cells = np.stack([count(c, layout).exact for c in codes]).astype(float)
-    estimates = Estimates(("a", "b", "c"), schema, layout, cells, np.full(3, 2000.0))
+    estimates = Estimates.plain(("a", "b", "c"), schema, layout, cells)
     found = Forecaster(estimates, settings=Settings(attribute="S2", records=2000)).predict(
         ["a", "b"], draws=0
     )

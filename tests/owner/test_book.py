@@ -116,16 +116,16 @@ def test_an_untouched_book_goes_on(ledger: fw.Ledger) -> None:
 
 def test_the_digest_covers_every_field() -> None:
     line = Charge(1, "now", "c", "p", 0.1, 0.4, 1e-5)
-    book = Book([(1, "now", 1.0, 1e-5)], [line])
+    book = Book([(1, "now", 1.0, 1e-5)], [line], [])
     others = [
-        Book([(2, "now", 1.0, 1e-5)], [line]),
-        Book([(1, "then", 1.0, 1e-5)], [line]),
-        Book([(1, "now", 1.0000000000000002, 1e-5)], [line]),
-        Book([(1, "now", 1.0, 1.1e-5)], [line]),
-        Book([(1, "now", 1.0, 1e-5)], []),
-        Book([(1, "now", 1.0, 1e-5)], [line, line]),
+        Book([(2, "now", 1.0, 1e-5)], [line], []),
+        Book([(1, "then", 1.0, 1e-5)], [line], []),
+        Book([(1, "now", 1.0000000000000002, 1e-5)], [line], []),
+        Book([(1, "now", 1.0, 1.1e-5)], [line], []),
+        Book([(1, "now", 1.0, 1e-5)], [], []),
+        Book([(1, "now", 1.0, 1e-5)], [line, line], []),
         *(
-            Book(book.budgets, [Charge(*changed)])
+            Book(book.budgets, [Charge(*changed)], [])
             for changed in [
                 (2, "now", "c", "p", 0.1, 0.4, 1e-5),
                 (1, "new", "c", "p", 0.1, 0.4, 1e-5),

@@ -46,7 +46,14 @@ def run(tmp_path: Path, pool: fw.Pool, selection: Selection) -> Path:
     (folder / "config.json").write_text(
         json.dumps(
             {
-                "config": {"rounds": 4, "strategy": "fedavg", "sampler": "full", "model": "mlp", "seed": 0},
+                "config": {
+                    "rounds": 4,
+                    "strategy": "fedavg",
+                    "sampler": "full",
+                    "model": "mlp",
+                    "seed": 0,
+                    "privacy": None,
+                },
                 "federation": list(selection.clients),
                 "fingerprint": "ab" * 32,
             }

@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import altair
 import msgspec
 import pytest
 
@@ -277,3 +278,15 @@ def test_missing_numbers_leave_room() -> None:
     assert number(None, 2) == ""
     assert number(math.nan, 2) == "n/a"
     assert number(math.inf, "g") == "∞"
+
+
+def test_report_charts_hold_the_runs_values(run: Path) -> None:
+    report = build_report(run)
+    frontier: list[dict[str, Any]] = report.specs["trace"]["data"]["values"]
+    assert [row["loss"] for row in frontier] == [loss for _, loss in report.values.search.trace]
+    curve = next(c for c in report.values.training.curves if c.metric == "spd")  # type: ignore[union-attr]
+    drawn = [
+        row["mean"] for row in report.specs["curve-spd"]["data"]["values"] if row["label"] == curve.label
+    ]
+    assert drawn == curve.mean
+    assert isinstance(report.chart("trace"), altair.Chart)

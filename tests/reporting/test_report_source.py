@@ -84,8 +84,30 @@ def test_training_says_what_it_did_not_protect(run: Path) -> None:
     ]
     (run / "privacy.json").write_text(json.dumps(costs))
     notes = build_report(run).values.privacy.training
-    assert "2.345" in notes[0]
-    assert "1.000" in notes[1]
+    assert "2.345" in notes[1]
+    assert "1.000" in notes[2]
+
+
+@pytest.mark.parametrize("infinite", [None, "inf"])
+def test_costs_without_bound_are_said_to_have_none(run: Path, infinite: str | None) -> None:
+    """A run with a plan but without DP-SGD has an infinite epsilon, which version 0.1.0 wrote as null."""
+    costs = [
+        {
+            "client": "CA",
+            "selected": True,
+            "release": 1.0,
+            "training": infinite,
+            "joint": infinite,
+            "delta": 1e-5,
+        },
+        {"client": "NY", "selected": False, "release": 1.0, "training": 0.0, "joint": 1.0, "delta": 1e-5},
+    ]
+    (run / "privacy.json").write_text(json.dumps(costs))
+    notes = build_report(run).values.privacy.training
+    assert notes[1:] == [
+        "Clients chosen: no bound on ε, release and training together.",
+        "Clients not chosen: ε at most 1.000 at δ = 1e-05, release and training together, from one accountant.",
+    ]
 
 
 def test_baselines_join_the_comparison(run: Path, tmp_path: Path) -> None:
@@ -99,12 +121,12 @@ def test_baselines_join_the_comparison(run: Path, tmp_path: Path) -> None:
 
 
 def test_final_values_and_intervals() -> None:
-    from fedwise.reporting.training import training
+    from fedwise.view.outcomes import outcome_of
 
     one, two = metrics(0.5, 0), metrics(0.5, 1)
     last = [frame.filter(metric="spd", rows="all")["value"][-1] for frame in (one, two)]
-    both = training({"A": [one, two]})
-    single = training({"A": one})
+    both = outcome_of({"A": [one, two]})
+    single = outcome_of({"A": one})
     assert both is not None
     assert single is not None
     spd = next(m for m in both.final if m.metric == "spd")
@@ -113,7 +135,7 @@ def test_final_values_and_intervals() -> None:
     spd = next(m for m in single.final if m.metric == "spd")
     assert (spd.low, spd.high) == pytest.approx((last[0] - 0.01, last[0] + 0.01))
     assert both.attribute == "SEX"
-    assert training({"A": one.filter(pl.col("rows") == "training")}) is None
+    assert outcome_of({"A": one.filter(pl.col("rows") == "training")}) is None
 
 
 def test_comparison_with_strategies_names_them() -> None:
@@ -172,3 +194,13 @@ def test_command_prints_the_same_as_json(run: Path, releases: Path) -> None:
 def test_command_explains_a_bad_baseline(run: Path) -> None:
     _, _, error = invoke(str(run), "--baseline", "oops")
     assert "LABEL=RUN" in str(error)
+
+
+def test_command_names_the_label_and_what_was_not_checked(run: Path, tmp_path: Path) -> None:
+    app = typer.Typer()
+    app.command()(command)
+    done = CliRunner().invoke(app, [str(run), "-o", str(tmp_path / "page.html")])
+    assert done.exit_code == 0, done.exception
+    assert "privacy of the releases: simulated" in done.stderr
+    assert "privacy of the training: not private" in done.stderr
+    assert "not checked" in done.stderr

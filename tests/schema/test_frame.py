@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import traceback
 from pathlib import Path
 
@@ -13,9 +14,45 @@ import pytest
 
 from conftest import make_people
 from fedwise.errors import DataError
-from fedwise.schema.frame import column_types, read
+from fedwise.schema.frame import Format, column_types, read
 
 SECRET = "S3NT1NEL"
+
+
+def compressed(people: pl.DataFrame, folder: Path) -> list[Path]:
+    """The same rows separated by tabs, compressed, under a name of large letters, and under no ending."""
+    text = people.write_csv().encode()
+    tabs = people.write_csv(separator="\t").encode()
+    contents = {
+        "p.tsv": tabs,
+        "p.TAB": tabs,
+        "q.txt": text,
+        "p.csv.gz": gzip.compress(text),
+        "p.tsv.gz": gzip.compress(tabs),
+        "p.CSV.ZST": pa.Codec("zstd").compress(text).to_pybytes(),
+        "rows": (folder / "p.parquet").read_bytes(),
+        "p.pq": (folder / "p.parquet").read_bytes(),
+    }
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    return [folder / name for name in contents]
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("CA.csv", Format("CSV", "CA")),
+        ("CA.1.CSV.GZ", Format("CSV", "CA.1")),
+        ("CA.tsv.zst", Format("CSV", "CA", "\t")),
+        ("CA.parquet", Format("Parquet", "CA")),
+        ("CA.parquet.gz", None),
+        ("CA.gz", None),
+        ("CA.xlsx", None),
+        ("CA", None),
+    ],
+)
+def test_the_name_says_the_format(name: str, form: Format | None) -> None:
+    assert Format.of(Path("some.csv") / name) == form
 
 
 def test_every_source_gives_the_same_rows(tmp_path: Path) -> None:
@@ -31,6 +68,7 @@ def test_every_source_gives_the_same_rows(tmp_path: Path) -> None:
         tmp_path / "p.csv",
         str(tmp_path / "p.csv"),
         tmp_path / "p.parquet",
+        *compressed(people, tmp_path),
     ]
     for source in sources:
         assert read(source).equals(people)
@@ -96,6 +134,18 @@ BAD = {
     "latin-1 header": (write("h.csv", "\xe9,B\n1,2\n".encode("latin-1")), "UTF-8|cannot be read"),
     "binary csv": (write("x.csv", bytes(range(256)) * 4), "UTF-8|cannot be read"),
     "endless header": (write("w.csv", b'"' + b"a" * 200_000 + b'",B\n1,2\n'), "cannot be read as CSV"),
+    "other ending": (write("t.xlsx", SECRET.encode() * 9), "must end in .parquet, .csv or .tsv"),
+    "no ending": (write("rows", SECRET.encode() * 9), "must end in .parquet, .csv or .tsv"),
+    "cut gzip": (
+        write("t.csv.gz", gzip.compress(f"A,B\n{SECRET},2\n".encode())[:-12]),
+        "cannot be read as CSV|not UTF-8",
+    ),
+    "text as gzip": (write("t.tsv.gz", b"A\tB\tB\n1\t2\t3\n"), "column 'B' appears twice"),
+    "duplicate in gzip": (write("d.csv.gz", gzip.compress(b"A,B,A\n1,2,3\n")), "column 'A' appears twice"),
+    "latin-1 in gzip": (
+        write("l.csv.gz", gzip.compress(f"A,B\ncaf\xe9{SECRET},2\n".encode("latin-1"))),
+        "is not UTF-8 text",
+    ),
     "text as parquet": (write("t.parquet", SECRET.encode() * 9), "cannot be read as Parquet"),
     "name too long": (lambda folder: folder / ("x" * 5000 + ".csv"), "cannot be read"),
 }
@@ -167,7 +217,7 @@ def test_column_types_of_files(tmp_path: Path) -> None:
     people = make_people(3)
     people.write_csv(tmp_path / "p.csv")
     people.write_parquet(tmp_path / "p.parquet")
-    for name in ("p.csv", "p.parquet"):
+    for name in ("p.csv", "p.parquet", *compressed(people, tmp_path)):
         types = column_types(tmp_path / name)
         assert list(types) == people.columns
         assert types["AGE"].is_integer()
@@ -175,7 +225,18 @@ def test_column_types_of_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", ["missing", "empty csv", "empty parquet", "duplicate column", "latin-1 header", "endless header"]
+    "case",
+    [
+        "missing",
+        "directory",
+        "empty csv",
+        "empty parquet",
+        "duplicate column",
+        "latin-1 header",
+        "endless header",
+        "cut gzip",
+        "other ending",
+    ],
 )
 def test_column_types_of_damaged_files(case: str, tmp_path: Path) -> None:
     with pytest.raises(DataError):

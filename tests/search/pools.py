@@ -61,7 +61,7 @@ def random_estimates(
         layout,
         cells,
         totals,
-        None if plain else marginals,
+        marginals,
         "plain" if plain else "shrinkage",
         np.full(layout.tables, sigma),
     )

@@ -139,7 +139,11 @@ def test_every_option_reaches_the_search(cli, releases, tmp_path):
         (("-k", 2, "--min-client-records", 1e9), 4, "min_client_records=1e+09 leaves 0 clients but k is 2"),
         (("-k", 2, "--max-per-group", 1), 2, "max_per_group needs groups"),
         (("-k", 2, "--alpha", -1), 2, "weight alpha must be a finite number of at least 0"),
-        (("-k", 2, "--weights", "nowhere.toml"), 2, "weights file 'nowhere.toml' cannot be read"),
+        (
+            ("-k", 2, "--weights", "nowhere.toml"),
+            2,
+            "weights file 'nowhere.toml' does not exist; check the path",
+        ),
         (("-k", 2, "--cost-file", "nowhere.csv", "--budget", 1), 2, "cost file 'nowhere.csv' cannot be read"),
     ],
 )

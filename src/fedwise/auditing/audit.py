@@ -248,8 +248,8 @@ def epsilon_lower_bound(inside: Floats, outside: Floats, *, delta: float, confid
     chosen = _best_threshold(inside[:half_in], outside[:half_out], delta)
     true, false = inside[half_in:] > chosen, outside[half_out:] > chosen
     risk = (1 - confidence) / 4
-    tpr_low, _ = _clopper_pearson(int(true.sum()), len(true), risk)
-    _, fpr_high = _clopper_pearson(int(false.sum()), len(false), risk)
+    tpr_low, _ = clopper_pearson(int(true.sum()), len(true), risk)
+    _, fpr_high = clopper_pearson(int(false.sum()), len(false), risk)
     bounds = [_log_ratio(tpr_low - delta, fpr_high), _log_ratio(1 - fpr_high - delta, 1 - tpr_low)]
     return max(0.0, *bounds)
 
@@ -273,7 +273,7 @@ def _log_ratio(numerator: float, denominator: float) -> float:
     return math.log(numerator / denominator) if denominator > 0 else math.inf
 
 
-def _clopper_pearson(hits: int, n: int, risk: float) -> tuple[float, float]:
+def clopper_pearson(hits: int, n: int, risk: float) -> tuple[float, float]:
     """Exact binomial interval; each side is missed with probability at most `risk`."""
     low = 0.0 if hits == 0 else float(beta.ppf(risk, hits, n - hits + 1))
     high = 1.0 if hits == n else float(beta.ppf(1 - risk, hits + 1, n - hits))

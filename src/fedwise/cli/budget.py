@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .console import JsonOption, print_json, print_table, stderr
+
+if TYPE_CHECKING:
+    from ..owner.book import Trained
 
 
 def budget(
@@ -33,18 +36,41 @@ def budget(
         book = Ledger(ledger)
         if set_epsilon is not None or set_delta is not None:
             book.set_budget(book.balance().epsilon if set_epsilon is None else set_epsilon, set_delta)
-    balance, history = book.balance(), book.history()
+    balance, history, training = book.balance(), book.history(), book.training()
     if json:
-        print_json({"path": str(ledger), "balance": balance, "history": history})
+        print_json({"path": str(ledger), "balance": balance, "history": history, "training": training})
         return
+    if book.created:
+        stderr().print(f"new ledger {ledger}", markup=False)
     print_table(
         f"ledger {ledger}",
         ["#", "at", "client", "plan", "epsilon", "delta"],
         [[c.id, c.at, c.client, c.plan[:12], f"{c.epsilon:g}", f"{c.delta:g}"] for c in history],
         right=["#", "epsilon", "delta"],
     )
+    if training:
+        print_table(
+            "training",
+            ["answers", "times", "first", "last", "epsilon"],
+            [_summary(kind, training, balance.training) for kind in sorted({t.kind for t in training})],
+            right=["times", "epsilon"],
+        )
     stderr().print(
         f"spent epsilon {balance.spent:.4g} of {balance.epsilon:g}, {balance.remaining:.4g} left "
-        f"(delta {balance.delta:g}, {balance.charges} release(s), composed tightly)",
+        f"(delta {balance.delta:g}, {balance.charges} release(s), {balance.rounds} private round(s), "
+        "composed tightly)",
         markup=False,
     )
+    if balance.open_rounds or balance.evaluations:
+        stderr().print(
+            f"{balance.open_rounds} round(s) and {balance.evaluations} evaluation(s) left without noise: no epsilon "
+            "covers them",
+            markup=False,
+        )
+
+
+def _summary(kind: str, training: list[Trained], epsilon: float) -> list[object]:
+    """One line for all answers of a kind."""
+    lines = [line for line in training if line.kind == kind]
+    cost = f"{epsilon:.4g}" if kind == "private round" else "not covered"
+    return [kind, len(lines), lines[0].at, lines[-1].at, cost]

@@ -37,14 +37,13 @@ def explore(
         )
     page = Explorer(pool, releases=str(releases), estimator=estimator, port=port)
     if json:
-        print_json({"url": page.url, "port": page.port, "clients": len(pool)})
+        print_json({"url": page.url, "port": page.port, "clients": len(pool), "privacy": page.session.label})
     else:
-        stderr().print(f"{len(pool)} clients at {page.url}\nCtrl-C stops it.", markup=False, soft_wrap=True)
-    if open_page:
-        import webbrowser
-
-        webbrowser.open(page.url)
+        what = f"{len(pool)} clients, {page.session.label}"
+        stderr().print(f"{what}, at {page.url}\nCtrl-C stops it.", markup=False, soft_wrap=True)
     try:
+        if open_page:
+            page.open_browser()
         page.run()
     except KeyboardInterrupt:
         stderr().print("stopped", markup=False)

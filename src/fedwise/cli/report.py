@@ -33,7 +33,7 @@ def report(
     title: Annotated[str | None, typer.Option("--title", help="Heading of the page.")] = None,
     frontier: Annotated[
         bool,
-        typer.Option("--frontier/--no-frontier", help="Search every size too, where that takes a moment."),
+        typer.Option("--frontier/--no-frontier", help="Search every size too, where that takes seconds."),
     ] = True,
     forecast: Annotated[
         bool,
@@ -80,6 +80,11 @@ def report(
     if json:
         print_json(made.to_dict())
         return
-    if made.values.alerts:
-        print_table("alerts", ["", "what"], [[alert.level, alert.title] for alert in made.values.alerts])
+    values = made.values
+    if values.alerts or values.unchecked:
+        found = [[alert.level, alert.title] for alert in values.alerts]
+        print_table("alerts", ["", "what"], found + [["not checked", line] for line in values.unchecked])
+    stderr().print(f"privacy of the releases: {values.privacy.label}", markup=False)
+    if values.privacy.training_label is not None:
+        stderr().print(f"privacy of the training: {values.privacy.training_label}", markup=False)
     stderr().print(f"report written to {output} ({output.stat().st_size / 1e6:.2f} MB)", markup=False)

@@ -14,10 +14,11 @@ import polars as pl
 
 from ..errors import FedwiseError
 from ..schema.frame import FrameLike, read
+from ..schema.schema import Schema
 
 
 def split(
-    frame: FrameLike, test: float = 0.2, *, seed: int = 0, client: str = ""
+    frame: FrameLike, test: float = 0.2, *, seed: int = 0, client: str = "", schema: Schema | None = None
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Divide a client's rows into a training and a test part.
 
@@ -29,6 +30,9 @@ def split(
         Share of rows held out, in [0, 1). With two rows or more and `test` above 0, both parts get a row.
     seed, client
         Mixed by SHA-256 into the seed of a permutation of the rows.
+    schema
+        Reads the frame, and only the columns it names. Give it for files: without it the types of a CSV
+        file's columns are guessed from their values, and the text ``01`` becomes the number 1.
 
     Returns
     -------
@@ -42,16 +46,18 @@ def split(
     """
     if not 0 <= test < 1:
         raise FedwiseError(f"test must be a share of at least 0 and below 1, got {test}")
-    rows = read(frame)
+    rows = read(frame) if schema is None else schema.read(frame)
     held = _held_out(rows.height, test, seed, client)
     return rows.filter(pl.Series(~held)), rows.filter(pl.Series(held))
 
 
 def split_all(
-    clients: Mapping[str, FrameLike], test: float = 0.2, *, seed: int = 0
+    clients: Mapping[str, FrameLike], test: float = 0.2, *, seed: int = 0, schema: Schema | None = None
 ) -> tuple[dict[str, pl.DataFrame], dict[str, pl.DataFrame]]:
     """`split` of every client: two dictionaries by client name, train and test."""
-    parts = {name: split(frame, test, seed=seed, client=name) for name, frame in clients.items()}
+    parts = {
+        name: split(frame, test, seed=seed, client=name, schema=schema) for name, frame in clients.items()
+    }
     return {name: part[0] for name, part in parts.items()}, {name: part[1] for name, part in parts.items()}
 
 

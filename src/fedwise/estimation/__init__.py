@@ -1,32 +1,50 @@
 """From noisy tables to estimates: consistency, shrinkage to the pool, information with error bars.
 
-`information` and `redraw` are modules of their own: they read `fedwise.objective`, which reads
-`Estimates` from here.
+The mathematics of mutual information is that of `fedwise.objective.information`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, Protocol, get_args
 
 import numpy as np
+import numpy.typing as npt
 
+from ..cache import Cache
 from ..errors import FedwiseError, PoolError, nearest
+from ..planning import Plan
 from .consistency import Consistency, consistent, screen
 from .estimates import Estimates, Posterior
 from .shrinkage import shrink
 
-if TYPE_CHECKING:
-    from ..pool.pool import Pool
-
-__all__ = ["Consistency", "Estimates", "Estimator", "Posterior", "consistent", "estimate", "screen"]
+__all__ = [
+    "Consistency",
+    "Estimates",
+    "Estimator",
+    "Posterior",
+    "Releases",
+    "consistent",
+    "estimate",
+    "screen",
+]
 
 Estimator = Literal["shrinkage", "plain"]
 
 
-def estimate(pool: Pool, estimator: Estimator | str = "shrinkage") -> Estimates:
+class Releases(Protocol):
+    """What is estimated from: the releases of one plan. `Pool` is one."""
+
+    clients: tuple[str, ...]
+    plan: Plan
+    matrix: npt.NDArray[np.int64]
+    #: Estimates made so far, by estimator.
+    cache: Cache[str, Estimates]
+
+
+def estimate(pool: Releases, estimator: Estimator | str = "shrinkage") -> Estimates:
     """Estimate every client's tables from their releases: post-processing, no further privacy cost.
 
-    The pool remembers them: asking again costs nothing. Their arrays are read-only.
+    They stay in the pool's cache: asking again costs nothing. Their arrays are read-only.
 
     Parameters
     ----------
@@ -48,34 +66,29 @@ def estimate(pool: Pool, estimator: Estimator | str = "shrinkage") -> Estimates:
         raise FedwiseError(
             f"estimator must be shrinkage or plain, got '{estimator}'{nearest(str(estimator), get_args(Estimator))}"
         )
-    known = pool.estimated.get(estimator)
-    if known is None:
-        known = pool.estimated[estimator] = _estimate(pool, estimator)
-        for array in (known.cells, known.totals, known.marginals):
-            if array is not None:
-                array.flags.writeable = False
-    return known
+    return pool.cache.get(estimator, lambda: _estimate(pool, estimator))
 
 
-def _estimate(pool: Pool, estimator: Estimator | str) -> Estimates:
+def _estimate(pool: Releases, estimator: Estimator | str) -> Estimates:
     plan = pool.plan
     layout, sigmas = plan.layout, np.asarray(plan.sigmas, dtype=np.float64)
     if len(pool.clients) == 0:
         raise PoolError("pool must hold at least one release; add release files")
     if estimator == "plain":
-        cells = pool.matrix.astype(np.float64)
-        # Every table estimates the number of records; their precision-weighted mean is the best of them.
-        _, _, totals, _ = consistent(cells, layout, sigmas)
-        return Estimates(pool.clients, plan.schema, layout, cells, totals, None, "plain", sigmas)
-    found = shrink(pool.matrix, layout, sigmas)
-    return Estimates(
-        pool.clients,
-        plan.schema,
-        layout,
-        found.cells,
-        found.totals,
-        found.marginals,
-        "shrinkage",
-        sigmas,
-        found.posterior,
-    )
+        made = Estimates.plain(pool.clients, plan.schema, layout, pool.matrix.astype(np.float64), sigmas)
+    else:
+        found = shrink(pool.matrix, layout, sigmas)
+        made = Estimates(
+            pool.clients,
+            plan.schema,
+            layout,
+            found.cells,
+            found.totals,
+            found.marginals,
+            "shrinkage",
+            sigmas,
+            found.posterior,
+        )
+    for array in (made.cells, made.totals, made.marginals):
+        array.flags.writeable = False
+    return made

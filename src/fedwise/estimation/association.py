@@ -1,7 +1,7 @@
 """Association: how strongly the two variables of a table hang together, measured and adjusted.
 
 All tables here are proportions. Strength is changed along one path, p ∝ p·(pattern)^t at fixed marginals,
-with pattern p_xy / (p_x p_y) of the pool: t > 0 makes every odds ratio more extreme, empty cells stay empty.
+with the `ratio` p_xy / (p_x p_y) of the pool: t > 0 makes every odds ratio more extreme, empty cells stay empty.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from ..objective.information import LOG2E, from_sums, information, ratio, xlogx
 from .entropy import debiased
 from .fitting import fit, margin_factors
 
@@ -20,15 +21,9 @@ Floats = npt.NDArray[np.float64]
 _FURTHEST, _NEAR = 0.5, 1e-3
 
 
-def ratio(table: Floats) -> Floats:
-    """p_xy / (p_x p_y); 1 for empty cells."""
-    expected = np.outer(table.sum(axis=1), table.sum(axis=0))
-    return np.divide(table, expected, out=np.ones_like(table), where=(table > 0) & (expected > 0))
-
-
 def nats(table: Floats) -> float:
     """Mutual information of a table of proportions, in nats."""
-    return float(np.sum(table * np.log(ratio(table))))
+    return information(table) / LOG2E
 
 
 def nats_of_noisy(table: Floats, x: Floats, y: Floats, *, scale: float) -> float:
@@ -36,7 +31,8 @@ def nats_of_noisy(table: Floats, x: Floats, y: Floats, *, scale: float) -> float
 
     The marginals `x`, `y` are taken as known. May be negative, as an unbiased estimate must.
     """
-    return float(np.sum(debiased(table, scale)) - np.sum(debiased(x, 0.0)) - np.sum(debiased(y, 0.0)))
+    joint = LOG2E * np.sum(debiased(table, scale))
+    return float(from_sums(joint, xlogx(x).sum() + xlogx(y).sum(), 1.0)) / LOG2E
 
 
 def direction(table: Floats) -> Floats:

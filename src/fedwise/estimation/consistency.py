@@ -121,7 +121,7 @@ def combine(
     """Combined totals and effects as in `Parts`, and the disagreement, without the interactions."""
     counts, noise = _checked(matrix, layout, sigmas)
     clients = counts.shape[0]
-    totals, effects, statistic = np.empty(clients), np.empty((clients, sum(layout.sizes))), np.empty(clients)
+    totals, effects, statistic = np.empty(clients), np.empty((clients, layout.levels)), np.empty(clients)
     for rows in _blocks(clients, layout):
         totals[rows], effects[rows], statistic[rows] = _split_block(counts[rows], layout, noise, None)
     return totals, effects, _verdict(statistic, layout)
@@ -131,9 +131,7 @@ def split(matrix: npt.ArrayLike, layout: Layout, sigmas: npt.ArrayLike) -> tuple
     """Split released counts into combined totals, effects and interactions."""
     counts, noise = _checked(matrix, layout, sigmas)
     clients = counts.shape[0]
-    parts = Parts(
-        np.empty(clients), np.empty((clients, sum(layout.sizes))), np.empty((clients, layout.cells))
-    )
+    parts = Parts(np.empty(clients), np.empty((clients, layout.levels)), np.empty((clients, layout.cells)))
     statistic = np.empty(clients)
     for rows in _blocks(clients, layout):
         totals, effects, disagreement = _split_block(counts[rows], layout, noise, parts.interactions[rows])
@@ -143,14 +141,14 @@ def split(matrix: npt.ArrayLike, layout: Layout, sigmas: npt.ArrayLike) -> tuple
 
 def join(parts: Parts, layout: Layout) -> tuple[Floats, Floats, Floats]:
     """Cells, marginals and totals of split tables: the inverse of `split` for consistent counts."""
-    at = np.concatenate([[0], np.cumsum(layout.sizes)])
     cells = parts.interactions.copy()
     marginals = parts.effects + parts.totals[:, None] / np.repeat(layout.sizes, layout.sizes)
-    for j, ((x, y), (a, b)) in enumerate(zip(layout.pairs, layout.shapes, strict=True)):
+    for j, (a, b) in enumerate(layout.shapes):
+        rows, columns = layout.sides(j)
         table = cells[:, layout.slice(j)].reshape(-1, a, b)
         table += (parts.totals / (a * b))[:, None, None]
-        table += parts.effects[:, at[x] : at[x + 1], None] / b
-        table += parts.effects[:, None, at[y] : at[y + 1]] / a
+        table += parts.effects[:, rows, None] / b
+        table += parts.effects[:, None, columns] / a
         cells[:, layout.slice(j)] = table.reshape(-1, a * b)
     return cells, marginals, parts.totals.copy()
 
@@ -202,12 +200,11 @@ def _split_block(
     precision, effect_precisions = _precisions(layout, noise)
     totals = found @ _mean_weights(precision)
     statistic = _disagreement(found - totals[:, None], precision, scale)
-    effects = np.zeros((counts.shape[0], sum(layout.sizes)))
-    at = np.concatenate([[0], np.cumsum(layout.sizes)])
+    effects = np.zeros((counts.shape[0], layout.levels))
     for variable, members in enumerate(effect_precisions):
         if not members:
             continue
-        here = slice(at[variable], at[variable + 1])
+        here = layout.marginal(variable)
         precision = np.array([p for _, _, p in members])
         for weight, (j, axis, _) in zip(_mean_weights(precision), members, strict=True):
             effects[:, here] += weight * sums[j][axis]

@@ -12,6 +12,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from ..objective.information import LOG2E, xlogx
+
 Floats = npt.NDArray[np.float64]
 
 #: Where h is tabulated; above, the noise bias follows its expansion in 1/u.
@@ -28,8 +30,7 @@ def debiased(counts: Floats, scale: float) -> Floats:
     The expectation is off by less than 0.18·scale for any c ≥ 0, and less than 0.01·scale above 4·scale.
     """
     if scale <= 0:
-        safe = np.where(counts > 0, counts, 1.0)
-        return np.asarray(safe * np.log(safe) * (counts > 0))
+        return xlogx(counts) / LOG2E
     nodes, values = _tabulated()
     u = counts / scale
     inside = np.interp(u, nodes, values)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
+from ..cache import Cache
 from ..schema.layout import Layout
 from ..schema.schema import Schema
+from .consistency import consistent
 
 Floats = npt.NDArray[np.float64]
+
+#: Redraws of the noise that estimates keep: a few megabytes each.
+_REDRAWS = 10
 
 
 @dataclass(frozen=True)
@@ -41,8 +47,8 @@ class Posterior:
         Shapes (tables,) and (cells,): variance of the pool's proportions along and off the direction;
         an error that all clients share.
     gap
-        Shape (tables,): information, in nats, that the mixture of all clients' estimates lacks beside
-        the pool's own estimate; not closed, being within the error of that.
+        Shape (tables,): information, in nats, by which the mixture of all clients' estimates stays below
+        the pool's own estimate, because the difference is within the error of that estimate.
     """
 
     totals: Floats
@@ -70,9 +76,8 @@ class Estimates:
     cells
         Shape (clients, cells): estimated pair-table counts. May be slightly negative.
     marginals
-        Shape (clients, sum of sizes): one marginal per variable, in schema order, consistent with
-        `cells`; or ``None`` for the paper's plug-in estimate, where each summed table is clipped at
-        zero and brings marginals of its own.
+        Shape (clients, sum of sizes): one marginal for each variable, in schema order. `cells` agree with
+        them, except for the plain estimator, whose cells stay as they were released.
     totals
         Shape (clients,): estimated number of records.
     estimator
@@ -89,16 +94,26 @@ class Estimates:
     layout: Layout
     cells: Floats
     totals: Floats
-    marginals: Floats | None = None
-    estimator: str = "plain"
+    marginals: Floats
+    estimator: str
     sigmas: Floats = field(default_factory=lambda: np.zeros(0))
     posterior: Posterior | None = None
-    #: Redraws made so far, by seed and number; see `redraw.redrawn`.
-    redraws: dict[tuple[int, int], Estimates] = field(
-        default_factory=dict, init=False, repr=False, compare=False
+    #: Redraws of the noise, by seed and number; see `redraw.redrawn`.
+    cache: Cache[tuple[int, int], Estimates] = field(
+        default_factory=lambda: Cache(_REDRAWS), init=False, repr=False, compare=False
     )
 
-    @property
-    def marginal_offsets(self) -> npt.NDArray[np.int64]:
-        """First entry of each variable in `marginals`, and the width last."""
-        return np.concatenate([[0], np.cumsum(self.layout.sizes)]).astype(np.int64)
+    @classmethod
+    def plain(
+        cls,
+        clients: Sequence[str],
+        schema: Schema,
+        layout: Layout,
+        cells: Floats,
+        sigmas: Floats | None = None,
+    ) -> Estimates:
+        """The paper's estimates: released counts as they are, beside marginals and totals that fit them best."""
+        noise = np.zeros(layout.tables) if sigmas is None else np.asarray(sigmas, dtype=np.float64)
+        # Every table estimates the number of records; their precision-weighted mean is the best of them.
+        _, marginals, totals, _ = consistent(cells, layout, noise)
+        return cls(tuple(clients), schema, layout, cells, totals, marginals, "plain", noise)

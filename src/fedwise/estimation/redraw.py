@@ -6,23 +6,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from .consistency import consistent
 from .estimates import Estimates
 from .shrinkage import shrink
 
-#: Redraws remembered, and clients × cells up to which: a few megabytes each.
-_KEEP = 10
+#: Clients × cells up to which redraws are kept.
 _SMALL = 500_000
 
 
 def redrawn(estimates: Estimates, seed: int, number: int) -> Estimates:
-    """The redraw of this seed and number. The first are remembered: every question about a pool asks for the same."""
-    known = estimates.redraws.get((seed, number))
-    if known is None:
-        known = redraw(estimates, np.random.default_rng([seed & 0xFFFFFFFFFFFFFFFF, 13, number]))
-        if len(estimates.redraws) < _KEEP and estimates.cells.size <= _SMALL:
-            estimates.redraws[seed, number] = known
-    return known
+    """The redraw of this seed and number. The first are kept: every question about a pool asks for the same."""
+    return estimates.cache.get(
+        (seed, number),
+        lambda: redraw(estimates, np.random.default_rng([seed & 0xFFFFFFFFFFFFFFFF, 13, number])),
+        keep=estimates.cells.size <= _SMALL,
+    )
 
 
 def redraw(estimates: Estimates, rng: np.random.Generator) -> Estimates:
@@ -45,9 +42,8 @@ def redraw(estimates: Estimates, rng: np.random.Generator) -> Estimates:
         return estimates
     scale = estimates.layout.per_cell(estimates.sigmas)
     noisy = estimates.cells + rng.standard_normal(estimates.cells.shape) * scale
-    if estimates.marginals is None:
-        _, _, totals, _ = consistent(noisy, estimates.layout, estimates.sigmas)
-        return replace(estimates, cells=noisy, totals=totals)
+    if estimates.estimator == "plain":
+        return Estimates.plain(estimates.clients, estimates.schema, estimates.layout, noisy, estimates.sigmas)
     found = shrink(noisy, estimates.layout, estimates.sigmas)
     return replace(
         estimates,

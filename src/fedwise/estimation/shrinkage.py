@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from ..objective.information import ratio
 from ..schema.layout import Layout
 from . import association
 from .consistency import Parts, join, split, variances
@@ -42,7 +43,7 @@ _EMPTY_ERROR = 1.7
 _CAP = 4.0
 #: Observations that the factor 1 on a client's spread is worth.
 _ODDITY_PRIOR = 1.0
-#: Squared deviation, in units of its noise variance, beyond which a pooled cell vouches for itself.
+#: Squared deviation, in units of its noise variance, beyond which a pooled cell is kept as it is.
 _DOUBT = 9.0
 
 
@@ -84,7 +85,6 @@ class _Pool:
         self.open = variances(layout, sigmas)
         self.sizes = positive(parts.totals, self.open.total)
         self.share = self.sizes / self.sizes.sum()
-        self.at = np.concatenate([[0], np.cumsum(layout.sizes)])
         # Precision of a client's proportions goes with its size squared; no few giants may decide τ².
         squares = self.sizes**2
         self.weight = np.minimum(squares, _CAP * np.median(squares))
@@ -107,12 +107,12 @@ class _Pool:
             pool_cells=np.zeros(layout.cells),
             gap=np.zeros(layout.tables),
         )
-        for j, ((x, y), (a, b)) in enumerate(zip(layout.pairs, layout.shapes, strict=True)):
+        for j, (a, b) in enumerate(layout.shapes):
             here = layout.slice(j)
-            side_x, side_y = slice(self.at[x], self.at[x + 1]), slice(self.at[y], self.at[y + 1])
+            x, y = layout.sides(j)
             own = cells[:, here].reshape(clients, a, b)
-            pool, pool_open = self._pool_table(j, own, pooled[side_x], pooled[side_y])
-            table = self._client_tables(j, own, pool, marginals[:, side_x], marginals[:, side_y], posterior)
+            pool, pool_open = self._pool_table(j, own, pooled[x], pooled[y])
+            table = self._client_tables(j, own, pool, marginals[:, x], marginals[:, y], posterior)
             cells[:, here] = (table * self.sizes[:, None, None]).reshape(clients, a * b)
             posterior.pool[here] = pool.ravel()
             posterior.pool_cells[here] = pool_open.ravel()
@@ -131,7 +131,7 @@ class _Pool:
         unsure = np.divide(left, spread, out=np.ones_like(left), where=spread > 0)
         shrunk = np.empty_like(mean)
         for variable, (_, pool, _, _) in enumerate(found):
-            here = slice(self.at[variable], self.at[variable + 1])
+            here = self.layout.marginal(variable)
             level = np.maximum(pool + mean[:, here], FLOOR * np.minimum(unsure[:, here], 1.0) * pool)
             # Floors lift the rare levels of every client; scaled back, they sum to the pool again.
             joint = (level * self.share[:, None])[None]
@@ -142,7 +142,7 @@ class _Pool:
     def _levels(self, variable: int) -> tuple[Floats, Floats, Floats, Floats]:
         """Deviation of a variable's levels from the pool's, the pool's, their noise and spread."""
         levels = self.layout.sizes[variable]
-        here = slice(self.at[variable], self.at[variable + 1])
+        here = self.layout.marginal(variable)
         own = self.parts.effects[:, here] / self.sizes[:, None] + 1.0 / levels
         pool = np.maximum(self.share @ own, 0.0)
         pool = pool / pool.sum() if pool.sum() > 0 else np.full(levels, 1.0 / levels)
@@ -178,7 +178,7 @@ class _Pool:
         deviation = own.sum(axis=0) / self.sizes.sum() - centre(expected)
         v = self._pool_noise(j)
         prior = _scaled_variance(deviation, expected**2, v)
-        # A cell beyond all doubt is its own evidence, however odd it looks beside the others.
+        # A cell far beyond its noise is kept, however unusual it is beside the others.
         prior += np.maximum(deviation**2 - _DOUBT * v, 0.0)
         keep = _keep(prior, np.full_like(prior, v))
         table = np.maximum(expected + keep * deviation, FLOOR * (1.0 - keep) * expected)
@@ -223,7 +223,7 @@ class _Pool:
         the tables and what is left of the gap.
         """
         fitted = fit(tables, x, y, rounds=ROUNDS)
-        pattern = association.ratio(pool)
+        pattern = ratio(pool)
         present = association.nats(np.tensordot(self.share, fitted, axes=1))
         gap = association.nats(pool) - present
         logs = np.log(pattern[pool > 0])

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..estimation.estimates import Estimates
-from ..objective.pfl import Weights, pair_weights
+from ..objective.weights import Weights, pair_weights, variable_weights
 from ..search.problem import PFL, Problem
 
 Floats = npt.NDArray[np.float64]
@@ -32,7 +32,7 @@ class SharedRows:
             clients=estimates.clients[:1],
             cells=estimates.cells[:1],
             totals=estimates.totals[:1],
-            marginals=None if estimates.marginals is None else estimates.marginals[:1],
+            marginals=estimates.marginals[:1],
             posterior=None,
         )
         self._rows: dict[tuple[bytes, bytes], Floats] = {}
@@ -56,10 +56,6 @@ class SharedRows:
 
     def _key(self, weights: Weights) -> tuple[bytes, bytes]:
         """Which tables and which marginals have a weight: all that decides the contents of the rows."""
-        layout = self.estimates.layout
-        per_table = pair_weights(self.estimates.schema, layout, weights)
-        marginal = np.zeros(len(layout.sizes))
-        for (x, y), weight in zip(layout.pairs, per_table, strict=True):
-            marginal[x] -= weight
-            marginal[y] -= weight
+        per_table = pair_weights(self.estimates.schema, self.estimates.layout, weights)
+        marginal = variable_weights(self.estimates.layout, per_table)
         return (per_table != 0).tobytes(), (marginal != 0).tobytes()

@@ -1,4 +1,4 @@
-"""Session: the pool on the table, and the answers to every question about it. Knows nothing of the web."""
+"""Session: one pool, and the answers to every question about it. Knows nothing of the web."""
 
 from __future__ import annotations
 
@@ -16,12 +16,7 @@ from ..estimation import estimate
 from ..estimation.information import standard_error
 from ..objective.pfl import Terms
 from ..pool.pool import Pool
-from ..reporting import charts, gather
-from ..reporting.build import Report
-from ..reporting.forecast import forecaster, measures
-from ..reporting.palette import COLOURS, TERM_LABELS
-from ..reporting.terms import as_terms, client_terms, federation_terms, signs
-from ..reporting.values import Group, Measure, Point
+from ..reporting import Report
 from ..search import select
 from ..search.constraints import Constraints
 from ..search.control import Control
@@ -31,6 +26,15 @@ from ..search.neighbourhood import descend
 from ..search.problem import Problem
 from ..search.selection import Selection
 from ..search.sizes import parse_sizes
+from ..view import charts
+from ..view.forecasts import forecaster, measures
+from ..view.labels import RELEASES, Label, label_of
+from ..view.outcomes import Measure
+from ..view.palette import COLOURS, TERM_LABELS
+from ..view.pool_rows import pool_rows
+from ..view.promise import promise_of
+from ..view.tables import GroupRow, SizeRow
+from ..view.terms import as_terms, client_terms, federation_terms, signs
 from .question import Question
 from .rows import SharedRows
 
@@ -39,20 +43,20 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 
-#: Method of the settled answer: the one the command line reproduces.
+#: Method of the full search: the one the command line reproduces.
 METHOD = "annealing"
 SEED = 0
 #: Sizes of the frontier, and the sizes tried in a large pool.
 LARGEST = 20
 _LARGE = 400
 _FEW = (1, 2, 3, 5, 8, 12, 16, 20)
-#: Open pages and settled answers remembered.
+#: Pages and full answers remembered.
 _PAGES = 32
 _REMEMBERED = 16
 
 
 class Found(NamedTuple):
-    """Members (sorted positions), their loss, and whether every single swap was tried in vain."""
+    """Members (sorted positions), their loss, and whether every single swap was tried and none lowers the loss."""
 
     members: tuple[int, ...]
     loss: float
@@ -61,7 +65,7 @@ class Found(NamedTuple):
 
 
 class Stale(FedwiseError):
-    """A newer question arrived; nobody waits for this answer any more."""
+    """A newer question arrived, and this one needs no answer any more."""
 
 
 class Session:
@@ -82,55 +86,36 @@ class Session:
         self.alone: Floats = client_terms(self.estimates)
         self.everyone: Floats = federation_terms(self.estimates, np.arange(len(pool))[None, :])[0]
         self.rows = SharedRows(self.estimates)
-        #: Set when the server stops: whatever still runs gives up.
+        self.label: Label = label_of(pool)
+        #: Set when the server stops: work in progress ends.
         self.closing = False
         self._newest: dict[str, int] = {}
-        self._settled: dict[Question, Selection] = {}
+        self._full: dict[Question, Selection] = {}
         self._lock = threading.Lock()
         self._forecasters: list[Forecaster | None] = []
         self._building = threading.Lock()
 
-    # What is on the table -----------------------------------------------------------------------------------
+    # The pool -----------------------------------------------------------------------------------------------
 
     def describe(self) -> dict[str, Any]:
         """The pool: clients with their own terms and noise, the plan's promise, defaults and colours."""
-        plan, estimates = self.pool.plan, self.estimates
-        promise = gather.privacy(plan, simulated=self.pool.simulated)
-        sizes = np.array([a * b for a, b in plan.layout.shapes])
-        typical = float(np.median(sizes * plan.sigmas))
-        flags = {flag.client: flag.reason for flag in self.pool.flags}
-        alerts: dict[str, list[str]] = {}
-        for alert in self.pool.alerts:
-            alerts.setdefault(alert.client, []).append(alert.reason)
-        tiles = {tile.client: tile for tile in gather.tiles(estimates.clients, ())}
+        plan = self.pool.plan
         return {
             "schema": plan.schema.name,
-            "privacy": msgspec.to_builtins(promise),
+            "privacy": msgspec.to_builtins(promise_of(self.pool)),
+            "label": RELEASES[self.label],
             "weights": msgspec.to_builtins(plan.weights),
-            "k": min(5, len(estimates.clients)),
+            "k": min(5, len(self.estimates.clients)),
             "terms": TERM_LABELS,
             "palette": dict(COLOURS.values()),
             "releases": self.releases,
-            "clients": [
-                {
-                    "client": name,
-                    "records": round(float(total)),
-                    "terms": [float(value) for value in row],
-                    "noise": typical / max(float(total), 1.0),
-                    "flag": flags.get(name),
-                    "alert": "; ".join(alerts.get(name, ())) or None,
-                    "tile": [tiles[name].row, tiles[name].column, tiles[name].code]
-                    if name in tiles
-                    else None,
-                }
-                for name, total, row in zip(estimates.clients, estimates.totals, self.alone, strict=True)
-            ],
+            "clients": msgspec.to_builtins(pool_rows(self.pool, self.estimates, self.alone)),
         }
 
     # The quick answer, for every move of a slider ---------------------------------------------------------------
 
     def answer(self, question: Question) -> dict[str, Any]:
-        """A swap-local optimum in a blink, with its terms and the picture of them."""
+        """A federation that no single swap improves, found within milliseconds, with its terms and their chart."""
         began = time.perf_counter()
         problem = self.rows.problem(question.weights)
         found = self._quick(problem, question, question.k, lambda: False)
@@ -138,6 +123,7 @@ class Session:
         terms = as_terms(row)
         error = float(standard_error(self.estimates, np.array(found.members), question.weights))
         return {
+            "privacy": self.label,
             "clients": [self.estimates.clients[i] for i in found.members],
             "k": question.k,
             "loss": found.loss,
@@ -152,7 +138,7 @@ class Session:
         }
 
     def _quick(self, problem: Problem, question: Question, k: int, stale: Callable[[], bool]) -> Found:
-        """Grow greedily, then swap while any single swap helps: deterministic, no chance involved."""
+        """Grow greedily, then swap while any single swap helps: the same question gets the same answer."""
         rules = Constraints(**question.constraints)
         if not 1 <= k <= len(problem.clients):
             raise FedwiseError(
@@ -169,37 +155,37 @@ class Session:
     def _picture(self, question: Question, terms: Terms, loss: float) -> charts.Spec:
         everyone = as_terms(self.everyone)
         shown = [
-            Group(name="This federation", terms=terms, loss=loss),
-            Group(name="All clients", terms=everyone, loss=float(self.everyone @ signs(question.weights))),
+            GroupRow(name="This federation", terms=terms, loss=loss),
+            GroupRow(name="All clients", terms=everyone, loss=float(self.everyone @ signs(question.weights))),
         ]
         return charts.groups(shown, question.weights)
 
-    # What may take a moment, and gives way to newer questions ---------------------------------------------------
+    # Longer work, which ends when a newer question arrives ------------------------------------------------------
 
-    def note(self, page: str, turn: int) -> None:
-        """A page is at `turn`, one for every change on it: patient work for earlier ones gives up."""
+    def note(self, page: str, version: int) -> None:
+        """A page is at `version`, one more with every change on it: longer work for earlier versions ends."""
         with self._lock:
-            self._newest[page] = max(turn, self._newest.pop(page, -1))
+            self._newest[page] = max(version, self._newest.pop(page, -1))
             while len(self._newest) > _PAGES:
                 del self._newest[next(iter(self._newest))]
 
-    def overtaken(self, page: str, turn: int) -> Callable[[], bool]:
-        """Whether the page has gone on to a later turn by now."""
-        return lambda: self.closing or self._newest.get(page, -1) > turn
+    def overtaken(self, page: str, version: int) -> Callable[[], bool]:
+        """Whether the page has gone on to a later version by now."""
+        return lambda: self.closing or self._newest.get(page, -1) > version
 
     def frontier(self, question: Question, stale: Callable[[], bool]) -> dict[str, Any]:
-        """Best loss by size, and the picture of it."""
+        """Best loss by size, and its chart."""
         points = self.sizes(question, stale)
         return {"points": msgspec.to_builtins(points), "spec": charts.frontier(points) if points else None}
 
-    def sizes(self, question: Question, stale: Callable[[], bool]) -> list[Point]:
+    def sizes(self, question: Question, stale: Callable[[], bool]) -> list[SizeRow]:
         """Best loss by size under the same weights and constraints. Raises `Stale` when overtaken."""
         problem = self.rows.problem(question.weights)
         count = len(problem.clients)
         parse_sizes(question.k, count)
         largest = min(count, max(LARGEST, question.k + 3))
         sizes = list(range(1, largest + 1)) if count <= _LARGE else sorted({*_FEW, question.k})
-        points: list[Point] = []
+        points: list[SizeRow] = []
         for k in sizes:
             if stale():
                 raise Stale("a newer question arrived")
@@ -208,17 +194,17 @@ class Session:
             except Infeasible:
                 continue
             names = [self.estimates.clients[i] for i in found.members]
-            points.append(Point(k=k, loss=found.loss, terms=None, clients=names, chosen=k == question.k))
+            points.append(SizeRow(k=k, loss=found.loss, terms=None, clients=names, chosen=k == question.k))
         return points
 
-    def settle(self, question: Question, stale: Callable[[], bool]) -> Selection:
+    def search(self, question: Question, stale: Callable[[], bool]) -> Selection:
         """The full selection with its evidence, as the command line gives it. Raises `Stale` when overtaken."""
 
         def watch(done: int, total: int, best: float) -> None:
             if stale():
                 raise KeyboardInterrupt
 
-        known = self._settled.get(question)
+        known = self._full.get(question)
         if known is not None:
             return known
         if stale():
@@ -237,14 +223,14 @@ class Session:
         if stale():
             raise Stale("a newer question arrived")
         with self._lock:
-            while len(self._settled) >= _REMEMBERED:
-                del self._settled[next(iter(self._settled))]
-            self._settled[question] = selection
+            while len(self._full) >= _REMEMBERED:
+                del self._full[next(iter(self._full))]
+            self._full[question] = selection
         return selection
 
     def forecast(self, question: Question, stale: Callable[[], bool]) -> list[Measure]:
         """Predicted metrics of the federation on the screen. Raises `Stale` when overtaken."""
-        known = self._settled.get(question)
+        known = self._full.get(question)
         clients = known.clients if known is not None else self.answer(question)["clients"]
         with self._building:
             if stale():
@@ -254,7 +240,7 @@ class Session:
             return measures(self._forecasters[0], clients, seed=SEED)
 
     def command(self, question: Question) -> str:
-        """The command line that reproduces the settled answer."""
+        """The command line that reproduces the full answer."""
         return question.command(
             self.releases,
             method=METHOD,
@@ -264,8 +250,8 @@ class Session:
         )
 
     def report(self, question: Question) -> str:
-        """The report on the settled answer, as a page."""
-        selection = self.settle(question, lambda: False)
+        """The report on the full answer, as a page."""
+        selection = self.search(question, lambda: False)
         return Report.of(
             self.pool,
             selection,

@@ -14,10 +14,10 @@ from ..errors import MissingExtra
 
 if TYPE_CHECKING:
     from ..owner.policy import Policy as Policy
-    from .client_app import guard_mod as guard_mod
     from .client_app import release_app as release_app
     from .client_app import release_mod as release_mod
     from .grid import FederationGrid as FederationGrid
+    from .guard import guard_mod as guard_mod
     from .inprocess import InProcessGrid as InProcessGrid
     from .secagg import SecAgg as SecAgg
     from .secagg import secagg_mod as secagg_mod
@@ -36,7 +36,7 @@ _HOME = {
     "InProcessGrid": ".inprocess",
     "Policy": "..owner.policy",
     "SecAgg": ".secagg",
-    "guard_mod": ".client_app",
+    "guard_mod": ".guard",
     "initial_arrays": ".training",
     "release_app": ".client_app",
     "release_mod": ".client_app",

@@ -8,25 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flwr.app import ConfigRecord, Context, Error, Message
+from flwr.app import ConfigRecord, Context, Message
 from flwr.clientapp import ClientApp
 
 from ..errors import BudgetExceeded, FedwiseError, PlanError
-from ..owner.archive import Shelf
+from ..owner.answer import answer
+from ..owner.archive import Archive
 from ..owner.policy import Declined, Policy, Refusal
 from ..owner.release import Release, release
 from ..planning import Plan
 from ..schema.frame import FrameLike
 from . import wire
+from .guard import Guard, Handler, describe, find_policy, guard
 
 _LOG = logging.getLogger("flwr")
 #: Key of the record in ``context.state`` that holds what this run's release said.
-STATE = "fedwise.owner.release"
-#: Flower's code for an exception in a ClientApp.
-_RAISED = 2
-FAILED = "the client app failed; its owner's log on the node says more"
-
-Handler = Callable[[Message, Context], Message]
+STATE = "fedwise.release"
 #: Rows, a path, or a function of the node's context that gives either.
 DataSource = FrameLike | Callable[[Context], FrameLike]
 #: A policy, the path of one, or a function of the node's context that gives either.
@@ -51,38 +48,30 @@ def release_app(app: ClientApp | None = None, *, data: Any = None, policy: Any =
     Returns
     -------
     ClientApp
-        The app, which now answers messages of type ``query.fedwise_release``.
+        The app, which now answers messages of type ``query.fedwise_release``, and every other message only as
+        the policy allows: also with handlers of its own.
     """
     app = ClientApp() if app is None else app
     app.query(wire.ACTION)(Releaser(data, policy))
+    guard(app, policy=policy)
     return app
 
 
 def release_mod(
     *, data: Any = None, policy: Any = "policy.toml"
 ) -> Callable[[Message, Context, Handler], Message]:
-    """The same as a Flower mod, for apps built from a ``client_fn``: ``ClientApp(client_fn, mods=[…])``."""
-    releaser = Releaser(data, policy)
+    """The same as a Flower mod, for apps built from a ``client_fn``: ``ClientApp(client_fn, mods=[…])``.
+
+    Put it first: it answers plans, and lets other messages pass as the policy allows.
+    """
+    releaser, guarded = Releaser(data, policy), Guard(policy)
 
     def mod(message: Message, context: Context, call_next: Handler) -> Message:
         if message.metadata.message_type == wire.MESSAGE_TYPE:
             return releaser(message, context)
-        return call_next(message, context)
+        return guarded(message, context, call_next)
 
     return mod
-
-
-def guard_mod(message: Message, context: Context, call_next: Handler) -> Message:
-    """A Flower mod that keeps the text of exceptions on the node.
-
-    Flower sends ``str(exception)`` of a failing handler to the server, and that text may quote a record.
-    With ``ClientApp(mods=[guard_mod])`` the server gets a fixed sentence, the node's log the type.
-    """
-    try:
-        return call_next(message, context)
-    except Exception as cause:
-        _LOG.error("fedwise: a %s message failed with %s", message.metadata.message_type, _describe(cause))
-        return Message(Error(code=_RAISED, reason=FAILED), reply_to=message)
 
 
 class Releaser:
@@ -102,12 +91,12 @@ class Releaser:
             _LOG.warning("fedwise: declined a plan: %s", refused.refusal.sentence)
             content = wire.declined(refused.refusal)
         except Exception as cause:
-            _LOG.error("fedwise: no release was made: %s", _describe(cause))
+            _LOG.error("fedwise: no release was made: %s", describe(cause))
             content = wire.declined(Refusal.FAILED)
         return Message(content, reply_to=message)
 
     def answer(self, request: bytes | None, context: Context) -> Release:
-        """Check, look on the shelf, and only then charge and draw.
+        """Check the plan against the policy, and answer it as `fedwise release` does.
 
         Raises
         ------
@@ -131,33 +120,25 @@ class Releaser:
         if policy.ledger is None:
             frame = find_data(self.data, policy, context)
             return release(plan, frame, client=policy.client, simulated=True, seed=policy.simulated_seed)
-        shelf = Shelf(policy.ledger)
-        with shelf.locked():
-            saved = shelf.find(plan, policy.client)
-            if saved is not None:
-                _LOG.info(
-                    "fedwise: this plan was answered before; the saved release is sent again, nothing is charged"
-                )
-                return saved
-            frame = find_data(self.data, policy, context)
-            try:
-                made = release(plan, frame, client=policy.client, ledger=policy.open_ledger())
-            except BudgetExceeded as cause:
-                _LOG.warning("fedwise: %s", cause)
-                raise Declined(Refusal.BUDGET) from None
-            shelf.keep(made)
-        _LOG.info("fedwise: released %d noisy tables at epsilon %s", len(made.tables), made.epsilon)
-        return made
-
-
-def find_policy(source: Any, context: Context) -> Policy:
-    """The owner's policy: the node's own configuration first, then the app's. Raises `Declined`."""
-    try:
-        found = context.node_config.get("policy") or (source(context) if callable(source) else source)
-        return found if isinstance(found, Policy) else Policy.load(str(found))
-    except Exception as cause:
-        _LOG.error("fedwise: the policy cannot be used: %s", _describe(cause))
-        raise Declined(Refusal.POLICY) from None
+        try:
+            made = answer(
+                plan,
+                lambda: find_data(self.data, policy, context),
+                client=policy.client,
+                ledger=policy.open_ledger,
+                archive=Archive(policy.ledger),
+            )
+        except BudgetExceeded as cause:
+            _LOG.warning("fedwise: %s", cause)
+            raise Declined(Refusal.BUDGET) from None
+        if made.repeated:
+            _LOG.info(
+                "fedwise: this plan was answered before; the kept release is sent again, nothing is charged"
+            )
+        else:
+            found = made.release
+            _LOG.info("fedwise: released %d noisy tables at epsilon %s", len(found.tables), found.epsilon)
+        return made.release
 
 
 def find_data(source: Any, policy: Policy | None, context: Context) -> FrameLike:
@@ -184,8 +165,3 @@ def records(made: Release) -> float:
         return max(float(sums[0]), 1.0)
     precision = np.array([1 / (len(table.counts) * table.sigma**2) for table in made.tables])
     return max(float(precision @ sums / precision.sum()), 1.0)
-
-
-def _describe(cause: Exception) -> str:
-    """fedwise's own errors hold no data; of any other exception only the type is told."""
-    return f"{type(cause).__name__}: {cause}" if isinstance(cause, FedwiseError) else type(cause).__name__

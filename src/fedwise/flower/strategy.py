@@ -19,7 +19,8 @@ from ..training.round import Round
 from ..training.samplers import Sampler
 from ..training.strategies import ServerState, Strategy
 from .grid import FederationGrid
-from .training import LOSS_ACTION, read_update, write_instruction, write_vector
+from .guard import LOSS_ACTION
+from .training import read_update, write_instruction, write_vector
 
 _LOG = logging.getLogger("flwr")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
@@ -12,21 +13,32 @@ import numpy.typing as npt
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from ..errors import FedwiseError
-from ..owner.archive import Shelf
-from ..owner.policy import Policy
+from ..errors import BudgetExceeded, FedwiseError
+from ..owner.allowance import Allowance
+from ..owner.archive import Archive
+from ..owner.policy import Declined, Policy, Refusal
 from ..schema.schema import Schema
-from ..training.encoding import Encoder, Rows
-from ..training.local import GroupSums, Instruction, Settings, Update, local_update, log_losses, predict
+from ..training.checks import check_parameters, check_request
+from ..training.encoding import Encoder
+from ..training.local import (
+    ClientState,
+    GroupSums,
+    Instruction,
+    Settings,
+    Update,
+    local_update,
+    log_losses,
+    predict,
+)
 from ..training.model import Model, Vector
-from .allowance import Allowance
-from .client_app import STATE, find_data, find_policy, guard_mod, records
+from ..training.private import private_update
+from .client_app import STATE, find_data, records
+from .guard import LOSS_ACTION, find_policy, guard
 
-#: Flower routes ``query.fedwise_loss`` to ``@app.query("fedwise_loss")``.
-LOSS_ACTION = "fedwise_loss"
 #: Keys of the records that travel beside Flower's own ``arrays``, ``config`` and ``metrics``.
-SETTINGS, CONTROL, CELLS, REPORT = "fedwise.settings", "fedwise.control", "fedwise.cells", "fedwise.reporting"
+SETTINGS, CONTROL, CELLS, REPORT = "fedwise.settings", "fedwise.control", "fedwise.cells", "fedwise.report"
 _MEMORY = "fedwise.memory"
+_LOG = logging.getLogger("flwr")
 Weight = Literal["released", "exact", "equal"]
 
 
@@ -66,9 +78,10 @@ def train_app(
     encoder = Encoder(schema)
     network = Model.named(model, encoder.width) if isinstance(model, str) else model
     trainer = _Trainer(encoder, network, data, policy, settings or Settings(), weight, test)
-    app.train(mods=[guard_mod])(trainer.train)
-    app.evaluate(mods=[guard_mod])(trainer.evaluate)
-    app.query(LOSS_ACTION, mods=[guard_mod])(trainer.loss)
+    app.train()(trainer.train)
+    app.evaluate()(trainer.evaluate)
+    app.query(LOSS_ACTION)(trainer.loss)
+    guard(app, policy=policy).private.add("train")
     return app
 
 
@@ -87,88 +100,144 @@ class _Trainer:
         self.data, self.policy, self.test = data, policy, test
 
     def train(self, message: Message, context: Context) -> Message:
-        """One local update."""
+        """One local update: private where the policy promises it."""
         config = _config(message)
-        policy = find_policy(self.policy, context) if self.policy is not None else None
-        rows = self.encoder.encode(find_data(self.data, policy, context))
-        number, seed = (
-            int(config.get("server-round", 1)),
-            int(config.get("seed", context.run_config.get("seed", 0))),
-        )
-        parameters = read_vector(self.model, message)
-        instruction = read_instruction(message, self.settings)
-        client = (
-            policy.client if policy is not None else str(context.node_config.get("partition-id", "client"))
-        )
+        policy = find_policy(self.policy, context)
+        parameters, instruction = self._request(message, private=policy.train_epsilon is not None)
+        number = int(config.get("server-round", 1))
         memory = _recall(context)
-        if policy is not None and policy.train_epsilon is not None:
-            update = Allowance(policy).update(
-                self.model,
-                parameters,
-                rows,
-                instruction=instruction,
-                client=client,
-                round=number,
-                state=memory,
-            )
+        if policy.train_epsilon is not None:
+            update = self._private(policy, parameters, instruction, number, memory, context)
         else:
             update = local_update(
                 self.model,
                 parameters,
-                rows,
+                self.encoder.encode(find_data(self.data, policy, context)),
                 instruction=instruction,
-                client=client,
-                seed=seed,
+                client=policy.client,
+                seed=int(config.get("seed", context.run_config.get("seed", 0))),
                 round=number,
                 state=memory,
             )
         if update.state:
             context.state[_MEMORY] = _arrays(update.state)
-        return Message(
-            write_update(self.model, update, self._weight(policy, rows, context)), reply_to=message
+        weight = self._weight(policy, update.rows, context)
+        return Message(write_update(self.model, update, weight), reply_to=message)
+
+    def _private(
+        self,
+        policy: Policy,
+        parameters: Vector,
+        instruction: Instruction,
+        number: int,
+        memory: ClientState,
+        context: Context,
+    ) -> Update:
+        """DP-SGD, charged before a row is read. Nothing exact decides how much work it is."""
+        if self.weight == "exact":
+            raise FedwiseError(
+                "weight must not be exact under train_epsilon: no noise covers the number of rows"
+            )
+        asked = instruction.settings
+        population = self._population(policy, context)
+        try:
+            steps = Allowance(policy).begin(batch=asked.batch, epochs=asked.epochs, population=population)
+        except BudgetExceeded as cause:
+            _LOG.warning("fedwise: %s", cause)
+            raise Declined(Refusal.BUDGET) from None
+        if steps.rate < 1:
+            population = round(asked.batch / steps.rate)  # as it was when training began
+        return private_update(
+            self.model,
+            parameters,
+            self.encoder.encode(find_data(self.data, policy, context)),
+            instruction=instruction,
+            client=policy.client,
+            round=number,
+            noise_multiplier=steps.noise,
+            clip=policy.train_clip,
+            state=memory,
+            seed=policy.simulated_seed,
+            population=population,
         )
 
     def loss(self, message: Message, context: Context) -> Message:
         """Mean log loss of the received parameters on the training rows. Exact: no noise protects it."""
-        policy = find_policy(self.policy, context) if self.policy is not None else None
-        if policy is not None and policy.train_epsilon is not None:
-            raise FedwiseError("exact losses are not covered by the training promise; use another sampler")
+        policy = find_policy(self.policy, context)
+        parameters = self._parameters(message)
         rows = self.encoder.encode(find_data(self.data, policy, context))
-        value = float(log_losses(predict(self.model, read_vector(self.model, message), rows), rows.y).mean())
+        value = float(log_losses(predict(self.model, parameters, rows), rows.y).mean())
         return Message(RecordDict({"metrics": MetricRecord({"loss": value})}), reply_to=message)
 
     def evaluate(self, message: Message, context: Context) -> Message:
         """Loss and accuracy of the received parameters."""
-        policy = find_policy(self.policy, context) if self.policy is not None else None
-        if policy is not None and policy.train_epsilon is not None:
-            raise FedwiseError(
-                "exact metrics are not covered by the training promise; set fraction_evaluate=0"
-            )
+        policy = find_policy(self.policy, context)
+        parameters = self._parameters(message)
         found = self.test(context) if self.test is not None else find_data(self.data, policy, context)
         rows = self.encoder.encode(found)
-        logits = predict(self.model, read_vector(self.model, message), rows)
+        logits = predict(self.model, parameters, rows)
         metrics = {
             "loss": float(log_losses(logits, rows.y).mean()),
             "accuracy": float(((logits > 0) == (rows.y > 0.5)).mean()),
-            "num-examples": self._weight(policy, rows, context),
+            "num-examples": self._weight(policy, len(rows), context),
         }
         return Message(RecordDict({"metrics": MetricRecord(metrics)}), reply_to=message)
 
-    def _weight(self, policy: Policy | None, rows: Rows, context: Context) -> float:
+    def _request(self, message: Message, *, private: bool) -> tuple[Vector, Instruction]:
+        """What the server asks, refused before any row is read if it is out of bounds."""
+        parameters = self._parameters(message)
+        try:
+            instruction = read_instruction(message, self.settings)
+            if private:
+                check_request(self.model, parameters, instruction)
+        except Exception:
+            raise Declined(Refusal.PARAMETERS) from None
+        return parameters, instruction
+
+    def _parameters(self, message: Message) -> Vector:
+        """The received parameters, refused before any row is read if they are out of bounds."""
+        try:
+            found = read_vector(self.model, message)
+            check_parameters(self.model, found)
+        except Exception:
+            raise Declined(Refusal.PARAMETERS) from None
+        return found
+
+    def _weight(self, policy: Policy, rows: int, context: Context) -> float:
         if self.weight == "exact":
-            return float(len(rows))
+            return float(rows)
         if self.weight == "equal":
             return 1.0
+        told = self._released(policy, context)
+        if told is None:
+            raise FedwiseError(
+                "node has no release to take its weight from; ask for one first, or train with weight='equal' or "
+                "'exact'"
+            )
+        return told
+
+    def _population(self, policy: Policy, context: Context) -> int:
+        """Number of records DP-SGD expects: public, from the policy or from the noisy tables."""
+        if policy.train_population is not None:
+            return policy.train_population
+        told = self._released(policy, context)
+        if told is None:
+            raise FedwiseError(
+                "private training must know how many records to expect; answer a plan first, or state "
+                "train_population in the policy"
+            )
+        return max(1, round(told))
+
+    def _released(self, policy: Policy, context: Context) -> float | None:
+        """Number of records as the node's own release tells it."""
         if STATE in context.state.config_records:
             return float(context.state.config_records[STATE]["records"])
         # A node restarted in the middle of a run has lost its context, not its release.
-        if policy is not None and policy.ledger is not None:
-            saved = Shelf(policy.ledger).newest(policy.client)
+        if policy.ledger is not None:
+            saved = Archive(policy.ledger).newest(policy.client)
             if saved is not None:
                 return records(saved)
-        raise FedwiseError(
-            "node has no release to take its weight from; ask for one first, or train with weight='equal' or 'exact'"
-        )
+        return None
 
 
 def read_vector(model: Model, message: Message) -> Vector:

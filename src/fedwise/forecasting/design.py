@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FedwiseError, nearest
+from ..schema.layout import Layout
 from ..schema.schema import Column, Schema
 
 Floats = npt.NDArray[np.float64]
@@ -89,7 +90,7 @@ class Design:
             variables += (compared,)
         if not any(v in schema.features for v in variables):
             raise FedwiseError('forecast must see at least one feature; change model = "drop" in the schema')
-        offsets = np.concatenate([[0], np.cumsum(schema.sizes)])
+        levels = Layout.of(schema, ())
         errors = np.zeros_like(marginals) if errors is None else errors
         inputs: list[Floats] = []
         width = 1 + sum(schema.sizes[v] for v in variables)
@@ -97,8 +98,7 @@ class Design:
         intercept[0] = 1.0
         first = 1
         for v in variables:
-            counts = marginals[offsets[v] : offsets[v + 1]]
-            error = errors[offsets[v] : offsets[v + 1]]
+            counts, error = marginals[levels.marginal(v)], errors[levels.marginal(v)]
             for line in _lines(schema.columns[v], counts, error, coding):
                 inputs.append(np.zeros(width))
                 inputs[-1][first : first + len(counts)] = line

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from ..cache import Cache
 from ..errors import FedwiseError, nearest
 from ..estimation.estimates import Estimates
 from ..estimation.redraw import redraw
@@ -21,6 +22,7 @@ from .design import Coding, Design
 from .metrics import NAMES, Metrics, from_rates
 from .moments import Moments, consistent_counts, moments, noise_gram, table_sigmas
 from .population import Population, label_chance
+from .redraws import RedrawCache
 from .sample import Sample, denoise, draw
 
 Floats = npt.NDArray[np.float64]
@@ -132,8 +134,8 @@ class Forecaster:
     ) -> None:
         self.estimates = estimates
         self.settings = settings or Settings()
-        self._redraws: tuple[int | None, npt.NDArray[np.float32]] = (None, np.empty(0, np.float32))
-        self._typical: dict[int, Floats] = {}
+        self._redraw_cache = RedrawCache(self._redrawn_rows)
+        self._error_cache: Cache[int, Floats] = Cache()
         layout = estimates.layout
         cells, marginals, totals = consistent_counts(estimates)
         self._counts = (cells, marginals, totals)
@@ -212,7 +214,7 @@ class Forecaster:
         metrics = self.population.metrics(self._solve(self.rows[members].sum(axis=0)))
         errors = dict.fromkeys(NAMES, 0.0) if draws else {}
         if draws and table_sigmas(self.estimates).any():
-            again = self.values(self._redrawn(draws, seed)[:, members].sum(axis=1, dtype=np.float64))
+            again = self.values(self._redraw_cache.sums(members, draws=draws, seed=seed))
             errors = dict(zip(NAMES, again.std(axis=0, ddof=1).tolist(), strict=True))
         return Prediction(tuple(self.estimates.clients[i] for i in members), metrics, errors)
 
@@ -221,21 +223,20 @@ class Forecaster:
 
         The median over random federations of `size` clients; zeros without noise.
         """
-        if size not in self._typical:
-            found = np.zeros(len(NAMES))
-            if table_sigmas(self.estimates).any():
-                redrawn = self._redrawn(_TYPICAL_DRAWS, 0)
-                rng = np.random.default_rng([0x7E, size])
-                clients, errors = redrawn.shape[1], []
-                for _ in range(_TYPICAL):
-                    members = rng.choice(clients, min(size, clients), replace=False)
-                    again = self.values(redrawn[:, members].sum(axis=1, dtype=np.float64))
-                    errors.append(again.std(axis=0, ddof=1))
-                found = np.median(errors, axis=0)
-            self._typical[size] = found
-        return self._typical[size]
+        return self._error_cache.get(size, lambda: self._typical_errors(size))
 
     # -- how it is made -------------------------------------------------------------------------
+
+    def _typical_errors(self, size: int) -> Floats:
+        if not table_sigmas(self.estimates).any():
+            return np.zeros(len(NAMES))
+        rng = np.random.default_rng([0x7E, size])
+        clients, errors = len(self.estimates.clients), []
+        for _ in range(_TYPICAL):
+            members = rng.choice(clients, min(size, clients), replace=False)
+            again = self.values(self._redraw_cache.sums(members, draws=_TYPICAL_DRAWS, seed=0))
+            errors.append(again.std(axis=0, ddof=1))
+        return np.asarray(np.median(errors, axis=0), dtype=np.float64)
 
     def _rows(self, found: Moments, members: Floats) -> Floats:
         project = self.design.projection
@@ -320,21 +321,11 @@ class Forecaster:
         used[0] = False
         return float(np.sqrt(variance[np.ix_(used, used)].sum(axis=1).mean())) if used.any() else 0.0
 
-    def _redrawn(self, draws: int, seed: int) -> npt.NDArray[np.float32]:
-        """Rows of re-released pools, shape (draws, clients, width); more draws go on from fewer."""
-        known, found = self._redraws
-        if known != seed:
-            found = np.empty((0, *self.rows.shape), np.float32)
-        if len(found) < draws:
-            members = np.ones(len(self.estimates.clients))
-            fresh = np.empty((draws - len(found), *self.rows.shape), np.float32)
-            for i in range(len(fresh)):
-                rng = np.random.default_rng([seed & 0xFFFFFFFFFFFFFFFF, 17, len(found) + i])
-                counts = consistent_counts(redraw(self.estimates, rng))
-                fresh[i] = self._rows(moments(self.design, self.estimates.layout, *counts), members)
-            found = np.concatenate([found, fresh])
-            self._redraws = (seed, found)
-        return found[:draws]
+    def _redrawn_rows(self, rng: np.random.Generator) -> Floats:
+        """Rows of the pool as it might have been released, had the noise fallen otherwise."""
+        counts = consistent_counts(redraw(self.estimates, rng))
+        found = moments(self.design, self.estimates.layout, *counts)
+        return self._rows(found, np.ones(len(self.estimates.clients)))
 
 
 def _summed(found: Moments, members: Ints) -> Moments:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from ..errors import FedwiseError
 from ..estimation.consistency import consistent
 from ..estimation.estimates import Estimates
-from ..objective.pfl import term_of
+from ..objective.weights import term_of
 from ..schema.layout import Layout
 from ..schema.schema import Schema
 from .design import Design
@@ -49,7 +49,7 @@ class Moments:
 
 def consistent_counts(estimates: Estimates) -> tuple[Floats, Floats, Floats]:
     """Cells, marginals and totals that agree with one another: plain estimates are adjusted first."""
-    if estimates.marginals is not None:
+    if estimates.estimator != "plain":
         return estimates.cells, estimates.marginals, estimates.totals
     sigmas = table_sigmas(estimates)
     cells, marginals, totals, _ = consistent(estimates.cells, estimates.layout, sigmas)
@@ -72,17 +72,16 @@ def moments(design: Design, layout: Layout, cells: Floats, marginals: Floats, to
         A table the model needs was not asked for; the message names the weight that asks for it.
     """
     schema = design.schema
-    at = np.concatenate([[0], np.cumsum(schema.sizes)])
     where = _tables(layout)
     stack = cells.shape[:-1]
     gram = np.zeros((*stack, design.width, design.width))
     cross = np.zeros((*stack, design.width))
     gram[..., 0, 0] = totals
     target = schema.target
-    cross[..., 0] = marginals[..., at[target] + 1]
+    cross[..., 0] = marginals[..., layout.marginal(target)][..., 1]
     for i, (v, first) in enumerate(zip(design.variables, design.first, strict=True)):
         here = slice(int(first), int(first) + schema.sizes[v])
-        counts = marginals[..., at[v] : at[v + 1]]
+        counts = marginals[..., layout.marginal(v)]
         gram[..., 0, here] = counts
         gram[..., here, 0] = counts
         gram[..., range(here.start, here.stop), range(here.start, here.stop)] = counts
@@ -91,7 +90,7 @@ def moments(design: Design, layout: Layout, cells: Floats, marginals: Floats, to
             there = slice(int(other), int(other) + schema.sizes[u])
             if term_of(schema, u, v) is None and (u, v) not in where:
                 with np.errstate(divide="ignore", invalid="ignore"):
-                    block = counts[..., :, None] * marginals[..., None, at[u] : at[u + 1]]
+                    block = counts[..., :, None] * marginals[..., None, layout.marginal(u)]
                     block = np.nan_to_num(block / np.asarray(totals)[..., None, None])
             else:
                 block = table(where, layout, cells, v, u, schema)

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FedwiseError
+from ..objective.information import information
 from ..schema.layout import Layout
 
 Floats = npt.NDArray[np.float64]
@@ -50,11 +51,9 @@ def denoise(layout: Layout, cells: Floats, marginals: Floats, total: float, vari
     """
     if total <= 0:
         raise FedwiseError("target population must have records, got an estimate of 0; add clients to it")
-    at = np.concatenate([[0], np.cumsum(layout.sizes)])
     out = np.empty(layout.cells)
-    for j, (x, y) in enumerate(layout.pairs):
-        rows = np.maximum(marginals[at[x] : at[x + 1]], 0.0)
-        columns = np.maximum(marginals[at[y] : at[y + 1]], 0.0)
+    for j in range(layout.tables):
+        rows, columns = (np.maximum(marginals[side], 0.0) for side in layout.sides(j))
         expected = np.outer(rows / max(rows.sum(), 1e-300), columns / max(columns.sum(), 1e-300)) * total
         deviation = cells[layout.slice(j)].reshape(layout.shapes[j]) - expected
         if variances[j] > 0:
@@ -121,9 +120,7 @@ def _tree(
     for j in kept:
         x, y = layout.pairs[j]
         table = shares[layout.slice(j)].reshape(layout.shapes[j])
-        outer = np.outer(table.sum(axis=1), table.sum(axis=0))
-        full = table > 0
-        edges.append((float((table[full] * np.log(table[full] / outer[full])).sum()), x, y, table))
+        edges.append((information(table), x, y, table))
     edges.sort(key=lambda edge: -edge[0])
     root = variables[0]
     order: list[tuple[int, int | None, Floats]] = []

@@ -1,4 +1,4 @@
 """Objective: the Potential Federation Loss, its weights and its terms."""
 
 from .pfl import Terms as Terms
-from .pfl import Weights as Weights
+from .weights import Weights as Weights

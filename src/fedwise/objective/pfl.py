@@ -4,56 +4,76 @@
 
 over the summed tables of the federation W, in bits. Each unordered pair counts once; with several
 sensitive attributes S the first two terms sum over each.
+
+The marginals of a pair are either the federation's own estimates, one for each variable, or, with `clip`,
+those of the summed table itself after its negative cells were set to zero: the paper's plug-in loss.
 """
 
 from __future__ import annotations
 
-import math
-import tomllib
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FedwiseError
 from ..schema.layout import Layout
 from ..schema.schema import Schema
+from .information import from_sums, information, informations, xlogx
+from .weights import TERM_NAMES, Weights, pair_weights, term_of
 
-if TYPE_CHECKING:
-    from ..estimation.estimates import Estimates
+__all__ = [
+    "TERM_NAMES",
+    "Counts",
+    "Terms",
+    "Weights",
+    "client_terms",
+    "clips",
+    "federation_terms",
+    "information",
+    "loss",
+    "pair_weights",
+    "term_of",
+    "terms",
+]
 
 Floats = npt.NDArray[np.float64]
 
+#: Cells handled at once; keeps the temporary arrays of thousands of clients small.
+_BLOCK = 4_000_000
 
-class Weights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Weights of the four terms. The defaults are the paper's calibrated ones."""
 
-    alpha: float = 2.0
-    beta: float = 0.8889
-    gamma: float = 0.1111
-    lam: float = 1.3333
+class Counts(Protocol):
+    """What the loss reads of a pool: estimated counts, one row a client. `Estimates` is one."""
 
-    def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise FedwiseError(f"weight {name} must be a finite number of at least 0, got {value}")
-        if not any((self.alpha, self.beta, self.gamma, self.lam)):
-            raise FedwiseError("weights must not all be 0; raise at least one of alpha, beta, gamma, lam")
+    @property
+    def clients(self) -> tuple[str, ...]:
+        """Names, in row order."""
 
-    @classmethod
-    def load(cls, path: str | Path) -> Weights:
-        """Read a ``weights.toml`` as `fedwise calibrate` writes it: a [weights] table, or bare keys."""
-        try:
-            tree = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-            return msgspec.convert(tree.get("weights", tree), cls)
-        except OSError:
-            raise FedwiseError(f"weights file '{path}' cannot be read; check the path") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
-            raise FedwiseError(f"weights file '{path}' is not valid: {error}") from None
+    @property
+    def schema(self) -> Schema:
+        """The public columns."""
+
+    @property
+    def layout(self) -> Layout:
+        """Where each cell and each marginal lives."""
+
+    @property
+    def cells(self) -> Floats:
+        """Shape (clients, cells)."""
+
+    @property
+    def marginals(self) -> Floats:
+        """Shape (clients, sum of sizes)."""
+
+    @property
+    def totals(self) -> Floats:
+        """Shape (clients,)."""
+
+    @property
+    def estimator(self) -> str:
+        """Name of the estimator that made them."""
 
 
 class Terms(msgspec.Struct, frozen=True):
@@ -64,92 +84,96 @@ class Terms(msgspec.Struct, frozen=True):
     redundancy: float
     signal: float
 
+    @classmethod
+    def of(cls, row: Floats) -> Terms:
+        """Terms from their values in the order of `TERM_NAMES`."""
+        return cls(*(float(value) for value in row))
+
+    def weighted(self, weights: Weights) -> dict[str, float]:
+        """Each term times its signed weight; they sum to the loss."""
+        return {name: by * getattr(self, name) for name, by in zip(TERM_NAMES, weights.signed, strict=True)}
+
     def loss(self, weights: Weights) -> float:
         """Weighted sum: the PFL."""
-        return (
-            weights.alpha * self.direct_bias
-            + weights.beta * self.proxy_bias
-            + weights.gamma * self.redundancy
-            - weights.lam * self.signal
-        )
+        return sum(self.weighted(weights).values())
+
+    def unfairness(self, weights: Weights) -> float:
+        """The part of the loss that bias adds: alpha·direct + beta·proxy bias."""
+        parts = self.weighted(weights)
+        return parts["direct_bias"] + parts["proxy_bias"]
+
+    def utility(self, weights: Weights) -> float:
+        """What is taken off it for useful data: lam·signal − gamma·redundancy."""
+        parts = self.weighted(weights)
+        return -(parts["signal"] + parts["redundancy"])
 
 
-#: Name of the term each kind of pair belongs to.
-TERM_NAMES = ("direct_bias", "proxy_bias", "redundancy", "signal")
+def clips(estimates: Counts, asked: bool | None = None) -> bool:
+    """Whether the loss clips summed tables and takes their own marginals: as asked, or as the paper does.
 
-
-def term_of(schema: Schema, x: int, y: int) -> str | None:
-    """Which term the pair of variables at positions `x`, `y` belongs to; ``None`` for two sensitive ones."""
-    roles = {schema.columns[x].role.value, schema.columns[y].role.value}
-    match sorted(roles):
-        case ["sensitive", "target"]:
-            return "direct_bias"
-        case ["feature", "sensitive"]:
-            return "proxy_bias"
-        case ["feature"]:
-            return "redundancy"
-        case ["feature", "target"]:
-            return "signal"
-    return None
-
-
-def pair_weights(schema: Schema, layout: Layout, weights: Weights) -> Floats:
-    """Signed weight of each table's mutual information in the loss. Shape (tables,)."""
-    signed = {
-        "direct_bias": weights.alpha,
-        "proxy_bias": weights.beta,
-        "redundancy": weights.gamma,
-        "signal": -weights.lam,
-        None: 0.0,
-    }
-    return np.array([signed[term_of(schema, x, y)] for x, y in layout.pairs], dtype=np.float64)
-
-
-def entropy_sum(counts: Floats) -> float:
-    """Σ c·log2 c over the positive counts; negative estimates count as empty cells."""
-    positive = counts[counts > 0]
-    return float(np.sum(positive * np.log2(positive)))
-
-
-def information(
-    table: Floats, x: Floats | None = None, y: Floats | None = None, n: float | None = None
-) -> float:
-    """Mutual information in bits of one table of counts.
-
-    Without marginals `x`, `y` and total `n`: the plug-in estimate of the table clipped at zero. With
-    them: I = log2 n + (Σ f(c_xy) − Σ f(c_x) − Σ f(c_y)) / n with f(c) = c·log2 c.
+    Plain estimates are unbiased counts whose noise was never made consistent, so no marginal fits all
+    tables of a variable: they are clipped unless the caller says otherwise.
     """
-    if x is None or y is None or n is None:
-        table = np.maximum(table, 0.0)
-        x, y, n = table.sum(axis=1), table.sum(axis=0), float(table.sum())
-    if n <= 0:
-        return 0.0
-    return math.log2(n) + (entropy_sum(table) - entropy_sum(x) - entropy_sum(y)) / n
+    return estimates.estimator == "plain" if asked is None else asked
 
 
-def terms(estimates: Estimates, federation: Sequence[int] | npt.NDArray[np.int64]) -> Terms:
+def terms(
+    estimates: Counts, federation: Sequence[int] | npt.NDArray[np.int64], *, clip: bool | None = None
+) -> Terms:
     """The four terms of the federation given by client positions."""
     members = np.asarray(federation, dtype=np.int64)
+    return Terms.of(federation_terms(estimates, members[None, :], clip=clip)[0])
+
+
+def loss(
+    estimates: Counts,
+    federation: Sequence[int] | npt.NDArray[np.int64],
+    weights: Weights,
+    *,
+    clip: bool | None = None,
+) -> float:
+    """The PFL of a federation, from its terms."""
+    return terms(estimates, federation, clip=clip).loss(weights)
+
+
+def client_terms(estimates: Counts, *, clip: bool | None = None) -> Floats:
+    """The four terms of each client on its own, in bits. Shape (clients, 4), columns as `TERM_NAMES`."""
+    return _blocks(estimates, None, clips(estimates, clip))
+
+
+def federation_terms(
+    estimates: Counts, members: npt.NDArray[np.int64], *, clip: bool | None = None
+) -> Floats:
+    """The four terms of each federation. `members` has shape (federations, k); returns (federations, 4)."""
+    return _blocks(estimates, members, clips(estimates, clip))
+
+
+def _blocks(estimates: Counts, members: npt.NDArray[np.int64] | None, clip: bool) -> Floats:
+    count = len(estimates.clients) if members is None else len(members)
+    step = max(1, _BLOCK // max(1, estimates.layout.cells))
+    parts = [_batch(estimates, members, slice(at, at + step), clip) for at in range(0, count, step)]
+    return np.concatenate(parts) if parts else np.zeros((0, len(TERM_NAMES)))
+
+
+def _batch(estimates: Counts, members: npt.NDArray[np.int64] | None, block: slice, clip: bool) -> Floats:
+    def pick(rows: Floats) -> Floats:
+        picked: Floats = rows[block] if members is None else rows[members[block]].sum(axis=1)
+        return picked
+
     layout = estimates.layout
-    cells = estimates.cells[members].sum(axis=0)
-    sums = dict.fromkeys(TERM_NAMES, 0.0)
+    cells = pick(estimates.cells)
+    out = np.zeros((len(cells), len(TERM_NAMES)))
+    if not clip:
+        totals = pick(estimates.totals)
+        sides = np.add.reduceat(xlogx(pick(estimates.marginals)), layout.marginal_offsets[:-1], axis=1)
     for j, (x, y) in enumerate(layout.pairs):
         term = term_of(estimates.schema, x, y)
         if term is None:
             continue
-        table = cells[layout.slice(j)].reshape(layout.shapes[j])
-        if estimates.marginals is None:
-            sums[term] += information(table)
+        if clip:
+            found = informations(cells[:, layout.slice(j)].reshape(-1, *layout.shapes[j]))
         else:
-            at = estimates.marginal_offsets
-            marginals = estimates.marginals[members].sum(axis=0)
-            total = float(estimates.totals[members].sum())
-            sums[term] += information(
-                table, marginals[at[x] : at[x + 1]], marginals[at[y] : at[y + 1]], total
-            )
-    return Terms(**sums)
-
-
-def loss(estimates: Estimates, federation: Sequence[int] | npt.NDArray[np.int64], weights: Weights) -> float:
-    """The PFL of a federation, from its terms."""
-    return terms(estimates, federation).loss(weights)
+            joint = xlogx(cells[:, layout.slice(j)]).sum(axis=1)
+            found = from_sums(joint, sides[:, x] + sides[:, y], totals)
+        out[:, TERM_NAMES.index(term)] += found
+    return out

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import sqlite3
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -18,7 +18,9 @@ from ..errors import FedwiseError
 from ..privacy.scales import check_promise
 
 APPLICATION = 0x66656477  # "fedw"
-VERSION = 2
+#: Format 3 adds the table of training; a ledger of format 2 (0.1.0) is read, and grows it at its first round.
+VERSION = 3
+WITHOUT_TRAINING = 2
 _TABLES = {
     "budget": (
         "CREATE TABLE budget (id INTEGER PRIMARY KEY, at TEXT NOT NULL, epsilon REAL NOT NULL, delta REAL NOT NULL)"
@@ -28,6 +30,10 @@ _TABLES = {
         "mu REAL NOT NULL, epsilon REAL NOT NULL, delta REAL NOT NULL)"
     ),
     "seal": "CREATE TABLE seal (id INTEGER PRIMARY KEY, digest TEXT NOT NULL)",
+    "training": (
+        "CREATE TABLE training (id INTEGER PRIMARY KEY, at TEXT NOT NULL, client TEXT NOT NULL, kind TEXT NOT NULL, "
+        "promise TEXT NOT NULL, noise REAL NOT NULL, rate REAL NOT NULL, steps INTEGER NOT NULL)"
+    ),
 }
 #: No release within bounds comes near this; the squares of larger numbers overflow.
 _MOST_MU = 1e6
@@ -36,6 +42,9 @@ _MOST_MU = 1e6
 Spent = tuple[float, float, float]
 _Line = tuple[int, str, str, str, float, float, float]
 _Limit = tuple[int, str, float, float]
+#: A round of DP-SGD; a round whose update left without noise; exact metrics of a model.
+Kind = Literal["private round", "open round", "evaluation"]
+_Trained = tuple[int, str, str, Kind, str, float, float, int]
 
 
 class Damaged(Exception):
@@ -54,11 +63,29 @@ class Charge(msgspec.Struct, frozen=True):
     delta: float
 
 
+class Trained(msgspec.Struct, frozen=True):
+    """One answer of the training phase.
+
+    `noise`, `rate` and `steps` are those of DP-SGD; without noise they are 0, and no ε covers the answer. The
+    rate comes from a number of records that is public (see `Allowance`), never from an exact count.
+    """
+
+    id: int
+    at: str
+    client: str
+    kind: Kind
+    promise: str
+    noise: float
+    rate: float
+    steps: int
+
+
 class Book(NamedTuple):
     """Everything that is written in a ledger, oldest first."""
 
     budgets: list[_Limit]
     charges: list[Charge]
+    training: list[Trained]
 
     @property
     def budget(self) -> tuple[float, float]:
@@ -73,13 +100,13 @@ class Book(NamedTuple):
     @property
     def digest(self) -> str:
         """SHA-256 over every line, numbers in all their digits."""
-        lines = [*self.budgets, *(msgspec.structs.astuple(charge) for charge in self.charges)]
+        lines = [*self.budgets, *(msgspec.structs.astuple(line) for line in (*self.charges, *self.training))]
         exact = [[v.hex() if isinstance(v, float) else v for v in line] for line in lines]
         return hashlib.sha256(msgspec.json.encode(exact)).hexdigest()
 
 
 def create(db: sqlite3.Connection, *, at: str, epsilon: float, delta: float) -> None:
-    """Write an empty book with its budget into an empty database, inside the caller's transaction."""
+    """Write an empty ledger with its budget into an empty database, inside the caller's transaction."""
     for statement in _TABLES.values():
         db.execute(statement)
     db.execute(f"PRAGMA application_id = {APPLICATION}")
@@ -88,9 +115,9 @@ def create(db: sqlite3.Connection, *, at: str, epsilon: float, delta: float) -> 
 
 
 def read(db: sqlite3.Connection) -> Book:
-    """The whole book, or `Damaged`. Nothing is read from tables that are not the ones made here."""
+    """The whole ledger, or `Damaged`. Nothing is read from tables that are not the ones made here."""
     found = db.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name LIMIT 10").fetchall()
-    if found != [("table", name, text) for name, text in _TABLES.items()]:
+    if found != [("table", name, text) for name, text in _tables(db).items()]:
         raise Damaged
     book = _lines(db)
     if db.execute("SELECT id, digest FROM seal").fetchall() != [(1, book.digest)]:
@@ -107,25 +134,58 @@ def add_budget(db: sqlite3.Connection, *, at: str, epsilon: float, delta: float)
 
 
 def add_charge(db: sqlite3.Connection, *, at: str, client: str, plan: str, spent: Spent) -> None:
-    """Write a charge, and see that it is there beside all the others."""
-    before = _lines(db).spent
+    """Write the charge of a release, and see that it is there beside all the others."""
+    before = _lines(db)
     db.execute(
         "INSERT INTO charge (at, client, plan, mu, epsilon, delta) VALUES (?, ?, ?, ?, ?, ?)",
         (at, client, plan, *spent),
     )
     _seal(db)
-    if read(db).spent != [*before, spent]:
+    after = read(db)
+    if after.spent != [*before.spent, spent] or after.training != before.training:
         raise Damaged
+
+
+def add_training(db: sqlite3.Connection, line: Trained) -> None:
+    """Write one answer of the training phase (its `id` is given here), and see that it is there."""
+    before = _lines(db)
+    if _version(db) == WITHOUT_TRAINING:
+        db.execute(_TABLES["training"])
+        db.execute(f"PRAGMA user_version = {VERSION}")
+    db.execute(
+        "INSERT INTO training (at, client, kind, promise, noise, rate, steps) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        msgspec.structs.astuple(line)[1:],
+    )
+    _seal(db)
+    after = read(db)
+    if len(after.training) != len(before.training) + 1 or after.charges != before.charges:
+        raise Damaged
+
+
+def _version(db: sqlite3.Connection) -> int:
+    return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _tables(db: sqlite3.Connection) -> dict[str, str]:
+    if _version(db) == WITHOUT_TRAINING:
+        return {name: text for name, text in _TABLES.items() if name != "training"}
+    return _TABLES
 
 
 def _lines(db: sqlite3.Connection) -> Book:
     """Every line. SQLite does not enforce types, so they are checked here, and that the numbers make sense."""
     budgets = db.execute("SELECT id, at, epsilon, delta FROM budget ORDER BY id").fetchall()
     lines = db.execute("SELECT id, at, client, plan, mu, epsilon, delta FROM charge ORDER BY id").fetchall()
+    trained = []
+    if "training" in _tables(db):
+        trained = db.execute(
+            "SELECT id, at, client, kind, promise, noise, rate, steps FROM training ORDER BY id"
+        ).fetchall()
     try:
         book = Book(
             msgspec.convert(budgets, list[_Limit]),
             [Charge(*line) for line in msgspec.convert(lines, list[_Line])],
+            [Trained(*line) for line in msgspec.convert(trained, list[_Trained])],
         )
         for _, _, epsilon, delta in book.budgets:
             check_promise(epsilon, delta)
@@ -135,7 +195,15 @@ def _lines(db: sqlite3.Connection) -> Book:
         raise Damaged
     if not all(0 < c.mu <= _MOST_MU and 0 < c.epsilon < math.inf and 0 < c.delta < 1 for c in book.charges):
         raise Damaged
+    if not all(_possible(line) for line in book.training):
+        raise Damaged
     return book
+
+
+def _possible(line: Trained) -> bool:
+    if line.kind == "private round":
+        return 0 < line.noise < math.inf and 0 < line.rate <= 1 and line.steps > 0
+    return line.noise == line.rate == line.steps == 0
 
 
 def _seal(db: sqlite3.Connection) -> None:

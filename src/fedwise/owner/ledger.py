@@ -1,8 +1,9 @@
-"""Ledger: the owner's book of everything ever released from one data set.
+"""Ledger: the owner's record of everything that ever left one data set, releases and training alike.
 
 SQLite in WAL mode, one transaction per charge. The charge is committed *before* noise is drawn, so a
-process killed at any moment can only have recorded too much. Charges compose as Gaussian DP: their
-μ² add up, and the sum is converted to ε at the owner's δ.
+process killed at any moment can only have recorded too much. Releases compose as Gaussian DP: their
+μ² add up, and the sum is converted to ε at the owner's δ. Rounds of DP-SGD are composed with that sum by
+one accountant (`privacy.subsampled`).
 """
 
 from __future__ import annotations
@@ -12,30 +13,44 @@ import os
 import sqlite3
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 
 from ..errors import BudgetExceeded, LedgerError
-from ..files import MAX_BYTES, discard, file_mode, linked, shorten
+from ..files import MAX_BYTES, discard, linked, shorten
 from ..privacy.scales import check_promise, gaussian_epsilon, gaussian_mu
+from ..privacy.subsampled import Steps
+from ..privacy.subsampled import epsilon as compose_epsilon
 from . import book as lines
-from .book import APPLICATION, VERSION, Book, Charge, Damaged, Spent
+from .book import APPLICATION, VERSION, WITHOUT_TRAINING, Book, Charge, Damaged, Kind, Trained
 
 _BUSY_SECONDS = 60.0
 
 
 class Balance(msgspec.Struct, frozen=True):
-    """What the owner allows, what is spent, what is left: all as ε at the owner's δ."""
+    """What the owner allows, what is spent, what is left: all as ε at the owner's δ.
+
+    `spent` is the joint ε of releases and private training, `releases` and `training` what each costs alone;
+    `remaining` is what one more release may cost. `open_rounds` and `evaluations` left without noise: no ε
+    covers them.
+    """
 
     epsilon: float
     delta: float
     spent: float
     remaining: float
     charges: int
+    releases: float = 0.0
+    training: float = 0.0
+    rounds: int = 0
+    open_rounds: int = 0
+    evaluations: int = 0
 
 
 class Ledger:
@@ -58,6 +73,8 @@ class Ledger:
     def __init__(self, path: str | Path, epsilon: float | None = None, delta: float | None = None) -> None:
         self.path = Path(path)
         exists = self._exists()
+        #: Whether this very call made the file: a reason to tell the owner.
+        self.created = not exists
         if epsilon is not None:
             check_promise(epsilon, 1e-5 if delta is None else delta)
             if math.isinf(epsilon):
@@ -67,6 +84,7 @@ class Ledger:
                 raise LedgerError(f"ledger '{self.path}' does not exist; give a total epsilon to create it")
             if not self.path.parent.is_dir():
                 raise LedgerError(f"ledger '{self.path}' cannot be created: its directory does not exist")
+            refuse_lost(self.path)
             self._create(epsilon, 1e-5 if delta is None else delta)
         with self._transaction() as db:
             recorded = self._read(db).budget
@@ -81,12 +99,17 @@ class Ledger:
         """What is allowed, spent and left."""
         with self._transaction() as db:
             book = self._read(db)
-        return _balance(*book.budget, book.spent)
+        return _balance(*book.budget, book)
 
     def history(self) -> list[Charge]:
         """All charges, oldest first."""
         with self._transaction() as db:
             return self._read(db).charges
+
+    def training(self) -> list[Trained]:
+        """All answers of the training phase, oldest first."""
+        with self._transaction() as db:
+            return self._read(db).training
 
     def charge(self, mu: float, *, client: str, plan: str, epsilon: float, delta: float) -> Balance:
         """Record a release before its noise is drawn, or refuse.
@@ -109,21 +132,83 @@ class Ledger:
             )
         with self._transaction() as db:
             book = self._read(db)
-            (total, at_delta), spent = book.budget, book.spent
-            after = [*spent, (mu, epsilon, delta)]
+            total, at_delta = book.budget
+            after = book._replace(charges=[*book.charges, Charge(0, "", client, plan, mu, epsilon, delta)])
             needed = _cost(after, at_delta)
             # Also compared as μ², where the sum is exact; 1e-9 forgives the rounding of the conversion.
-            if needed > total and _squares(after) > gaussian_mu(total, at_delta) ** 2 * (1 + 1e-9):
-                before = _balance(total, at_delta, spent)
-                raise BudgetExceeded(
-                    f"ledger '{self.path}' refuses this release.\n"
-                    f"  Requested:  epsilon {epsilon:.4g} at delta {delta:g} (total would be {needed:.4g})\n"
-                    f"  Remaining:  epsilon {before.remaining:.4g} of {total:.4g} at delta {at_delta:g}\n"
-                    f"  Difference: epsilon {needed - total:.4g}\n"
-                    "Ask for a plan with a smaller epsilon, or raise the budget on purpose (fedwise budget)."
-                )
+            rounding = not _steps(book) and _squares(after) <= gaussian_mu(total, at_delta) ** 2 * (1 + 1e-9)
+            if needed > total and not rounding:
+                self._refuse("release", f"epsilon {epsilon:.4g} at delta {delta:g}", needed, book)
             lines.add_charge(db, at=_now(), client=client, plan=plan, spent=(mu, epsilon, delta))
             return _balance(total, at_delta, after)
+
+    def charge_round(
+        self, steps: Steps, *, client: str, promise: str, limit: int, epsilon: float, delta: float
+    ) -> Balance:
+        """Record one round of DP-SGD before its noise is drawn, or refuse.
+
+        Parameters
+        ----------
+        steps
+            What the round does.
+        promise
+            The terms the noise was chosen for; all private rounds of a ledger are under one.
+        limit
+            Rounds those terms cover.
+        epsilon, delta
+            The promise of all `limit` rounds, for the message.
+
+        Raises
+        ------
+        BudgetExceeded
+            All rounds are used, other terms are in force, or the total would pass the budget.
+        """
+        with self._transaction() as db:
+            book = self._read(db)
+            done = [line for line in book.training if line.kind == "private round"]
+            if any(line.promise != promise for line in done):
+                raise BudgetExceeded(
+                    "training began under another promise or with other settings; two promises add up, so this "
+                    "one is refused"
+                )
+            if len(done) >= limit:
+                raise BudgetExceeded(
+                    f"training promise covers {limit} rounds and all are used; one more would break it"
+                )
+            line = Trained(0, _now(), client, "private round", promise, *steps)
+            after = book._replace(training=[*book.training, line])
+            total, at_delta = book.budget
+            needed = _cost(after, at_delta)
+            if needed > total:
+                asked = f"one round of a training at epsilon {epsilon:.4g}, delta {delta:g}"
+                self._refuse("round", asked, needed, book)
+            lines.add_training(db, line)
+            return _balance(total, at_delta, after)
+
+    def count_open(self, kind: Kind, *, client: str, limit: int | None = None) -> None:
+        """Record an answer that carries no noise before it is made; no ε covers it, but its number is limited.
+
+        Raises
+        ------
+        BudgetExceeded
+            The owner's limit is reached.
+        """
+        with self._transaction() as db:
+            done = sum(line.kind == kind for line in self._read(db).training)
+            if limit is not None and done >= limit:
+                raise BudgetExceeded(f"policy allows {limit} times '{kind}' in all, and these are used")
+            lines.add_training(db, Trained(0, _now(), client, kind, "", 0.0, 0.0, 0))
+
+    def _refuse(self, what: str, asked: str, needed: float, book: Book) -> NoReturn:
+        total, at_delta = book.budget
+        before = _balance(total, at_delta, book)
+        raise BudgetExceeded(
+            f"ledger '{self.path}' refuses this {what}.\n"
+            f"  Requested:  {asked} (total would be {needed:.4g})\n"
+            f"  Remaining:  epsilon {before.remaining:.4g} of {total:.4g} at delta {at_delta:g}\n"
+            f"  Difference: epsilon {needed - total:.4g}\n"
+            "Ask for a plan with a smaller epsilon, or raise the budget on purpose (fedwise budget)."
+        )
 
     def set_budget(self, epsilon: float, delta: float | None = None) -> Balance:
         """Change the total budget on purpose; the change is kept in the book."""
@@ -134,7 +219,7 @@ class Ledger:
             if math.isinf(epsilon):
                 raise LedgerError("ledger epsilon must be finite; an infinite budget protects nobody")
             lines.add_budget(db, at=_now(), epsilon=epsilon, delta=new_delta)
-        return _balance(epsilon, new_delta, book.spent)
+        return _balance(epsilon, new_delta, book)
 
     def _read(self, db: sqlite3.Connection) -> Book:
         """The whole book, or `LedgerError` where it is another's or of another time."""
@@ -142,9 +227,9 @@ class Ledger:
         version = db.execute("PRAGMA user_version").fetchone()[0]
         if application != APPLICATION:
             raise LedgerError(f"'{self.path}' is a database but not a fedwise ledger; name another file")
-        if version != VERSION:
+        if version not in (VERSION, WITHOUT_TRAINING):
             raise LedgerError(
-                f"ledger '{self.path}' has format {version}, this fedwise reads {VERSION}; "
+                f"ledger '{self.path}' has format {version}, this fedwise reads {WITHOUT_TRAINING} and {VERSION}; "
                 "use the fedwise that made it"
             )
         return lines.read(db)
@@ -191,7 +276,7 @@ class Ledger:
                 db.execute("BEGIN IMMEDIATE")
                 lines.create(db, at=_now(), epsilon=epsilon, delta=delta)
                 db.execute("COMMIT")
-            os.chmod(temporary, file_mode())
+            os.chmod(temporary, 0o600)
             with suppress(FileExistsError):
                 _place(temporary, self.path)
         except (OSError, sqlite3.Error) as cause:
@@ -247,6 +332,22 @@ class Ledger:
                 raise
 
 
+def refuse_lost(path: Path) -> None:
+    """Stop where kept releases are still here but the ledger they were charged to is gone.
+
+    Raises
+    ------
+    LedgerError
+        A new ledger would forget that they were paid for.
+    """
+    kept = path.with_name(path.name + ".releases")
+    if not path.exists() and kept.is_dir() and any(file.suffix == ".json" for file in kept.iterdir()):
+        raise LedgerError(
+            f"ledger '{path}' is missing but '{kept}' holds releases charged to it; restore the ledger from a "
+            "backup, or, if the budget may really start anew, move that folder away on purpose"
+        )
+
+
 def _place(temporary: str, path: Path) -> None:
     """Give a finished file its name, unless another has it (`FileExistsError`), and make that last."""
     if not linked(temporary, path):
@@ -261,35 +362,66 @@ def _place(temporary: str, path: Path) -> None:
             os.close(folder)
 
 
-def _squares(spent: list[Spent]) -> float:
-    return math.fsum(mu * mu for mu, _, _ in spent)
+def _squares(book: Book) -> float:
+    return math.fsum(mu * mu for mu, _, _ in book.spent)
 
 
-def _cost(spent: list[Spent], delta: float) -> float:
+def _steps(book: Book) -> list[Steps]:
+    """What DP-SGD did; answers without noise are counted, not composed."""
+    return [Steps(t.noise, t.rate, t.steps) for t in book.training if t.kind == "private round"]
+
+
+def _cost(book: Book, delta: float) -> float:
     """ε at `delta` of all charges together.
 
     One release alone also costs no more than it promises: its μ must cover it at every δ, and may
     therefore say a little more than its ε does at its own.
     """
+    spent, steps = book.spent, _steps(book)
+    if steps:
+        return compose_epsilon(steps, delta, mu=math.sqrt(_squares(book)))
     if not spent:
         return 0.0
-    together = gaussian_epsilon(math.sqrt(_squares(spent)), delta)
+    together = gaussian_epsilon(math.sqrt(_squares(book)), delta)
     if len(spent) == 1 and spent[0][2] <= delta:
         return min(together, spent[0][1])
     return together
 
 
-def _balance(epsilon: float, delta: float, spent: list[Spent]) -> Balance:
+def _remaining(book: Book, epsilon: float, delta: float) -> float:
+    """ε of the largest release that still fits."""
+    steps, used = _steps(book), _squares(book)
+    if not steps and not book.charges:
+        return epsilon
     whole = gaussian_mu(epsilon, delta) ** 2
-    left = whole - _squares(spent)
-    # Below the rounding of the conversions nothing is left: a fresh ledger of ε spent in one release.
-    remaining = gaussian_epsilon(math.sqrt(left), delta) if left > 1e-9 * whole else 0.0
+    if not steps:
+        # Below the rounding of the conversions nothing is left: a fresh ledger of ε spent in one release.
+        left = whole - used
+        return gaussian_epsilon(math.sqrt(left), delta) if left > 1e-9 * whole else 0.0
+    low, high = 0.0, max(whole - used, 0.0)
+    if compose_epsilon(steps, delta, mu=math.sqrt(used)) > epsilon:
+        return 0.0
+    for _ in range(12):
+        middle = (low + high) / 2
+        fits = compose_epsilon(steps, delta, mu=math.sqrt(used + middle)) <= epsilon
+        low, high = (middle, high) if fits else (low, middle)
+    return gaussian_epsilon(math.sqrt(low), delta) if low > 1e-9 * whole else 0.0
+
+
+def _balance(epsilon: float, delta: float, book: Book) -> Balance:
+    kinds = Counter(line.kind for line in book.training)
+    steps = _steps(book)
     return Balance(
         epsilon=epsilon,
         delta=delta,
-        spent=_cost(spent, delta),
-        remaining=remaining if spent else epsilon,
-        charges=len(spent),
+        spent=_cost(book, delta),
+        remaining=_remaining(book, epsilon, delta),
+        charges=len(book.charges),
+        releases=_cost(book._replace(training=[]), delta),
+        training=compose_epsilon(steps, delta) if steps else 0.0,
+        rounds=kinds["private round"],
+        open_rounds=kinds["open round"],
+        evaluations=kinds["evaluation"],
     )
 
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import enum
+import logging
 import math
 from pathlib import Path
 
 import msgspec
 
-from ..errors import FedwiseError
+from ..errors import FedwiseError, LedgerError
 from ..files import parse_toml, read_bytes, shorten
 from ..planning import Plan
+from ..privacy.scales import check_promise
 from ..schema.rule import Rule
 from ..schema.schema import Schema
 from .ledger import Ledger
 from .release import check_client
+
+_LOG = logging.getLogger("fedwise")
 
 
 class Refusal(enum.StrEnum):
@@ -31,6 +35,11 @@ class Refusal(enum.StrEnum):
     COLUMNS = "columns"
     BUDGET = "budget"
     POLICY = "policy"
+    HANDLER = "handler"
+    EXACT = "exact"
+    SECURE = "secure"
+    MESSAGE = "message"
+    PARAMETERS = "parameters"
     FAILED = "failed"
 
     @property
@@ -47,12 +56,20 @@ _SENTENCES = {
     Refusal.COLUMNS: "the plan reads a column the owner does not allow",
     Refusal.BUDGET: "the owner's ledger has not enough budget left",
     Refusal.POLICY: "the node has no usable policy file",
-    Refusal.FAILED: "the node could not make a release; its owner's log says why",
+    Refusal.HANDLER: (
+        "the owner requires DP-SGD (train_epsilon), and this app's own handler cannot keep that promise; "
+        "train with fedwise.flower.train_app"
+    ),
+    Refusal.EXACT: "exact metrics and losses are not covered by the owner's training promise; set fraction_evaluate=0",
+    Refusal.SECURE: "the owner answers training messages under secure aggregation only; use the SecAgg grid",
+    Refusal.MESSAGE: "the owner's policy does not allow messages of this type",
+    Refusal.PARAMETERS: "the parameters are not finite, out of bounds, or do not fit the model",
+    Refusal.FAILED: "the node could not answer; its owner's log says why",
 }
 
 
 class Declined(FedwiseError):
-    """A plan the policy does not allow. Carries a fixed reason only."""
+    """A request the policy does not allow. Carries a fixed reason only."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(f"declined: {refusal.sentence}")
@@ -81,8 +98,23 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     columns
         Data columns a plan may read. Default: all that the schema names.
     train_epsilon, train_delta, train_rounds, train_clip
+        Promise of the training phase: DP-SGD with noise for `train_rounds` rounds, and no round more; exact
+        metrics and handlers that are not fedwise's DP-SGD are refused. Default: updates leave without noise of
+        their own (use secure aggregation, or trust the coordinator), `train_rounds` of them at most if set.
+    train_population
+        Number of records DP-SGD expects, a public figure. Default: what the noisy tables of the release tell.
+    evaluations
+        How often exact metrics of a model (evaluation, losses) may leave in all. Default: no limit; never under
+        `train_epsilon`.
+    secure_aggregation
+        Updates and metrics leave inside a masked sum over at least `least_cohort` clients only.
+    messages
+        Types of other messages that the app may answer, e.g. ``["query.version"]``. Default: none; what they
+        answer is the owner's responsibility, so none may be named beside `train_epsilon`.
         Promise of the training phase: DP-SGD with noise for `train_rounds` rounds, and no round more. Default:
         updates leave without noise of their own (use secure aggregation, or trust the coordinator).
+    least_cohort
+        Fewest clients whose sum this node takes part in under secure aggregation, itself included; at least 2.
     simulated_seed
         Seeded noise for experiments on public data: NO privacy, no ledger, and every release says so.
     """
@@ -100,6 +132,11 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     train_delta: float = 1e-5
     train_rounds: int = 0
     train_clip: float = 1.0
+    train_population: int | None = None
+    evaluations: int | None = None
+    secure_aggregation: bool = False
+    messages: tuple[str, ...] = ()
+    least_cohort: int = 3
     simulated_seed: int | None = None
 
     def __post_init__(self) -> None:
@@ -112,10 +149,33 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             raise FedwiseError(
                 "policy must name a ledger; only experiments on public data set simulated_seed instead of one"
             )
-        if (self.train_epsilon is not None) != (self.train_rounds > 0):
+        self._check_training()
+
+    def _check_training(self) -> None:
+        if self.train_epsilon is not None and self.train_rounds <= 0:
             raise FedwiseError(
-                "policy must give train_epsilon and train_rounds together; give both or neither"
+                "policy must give train_epsilon and train_rounds together: the noise is set for them"
             )
+        if self.train_rounds < 0 or (self.evaluations is not None and self.evaluations < 0):
+            raise FedwiseError(
+                "policy train_rounds and evaluations must be at least 0; leave them out for no limit"
+            )
+        if self.train_epsilon is not None:
+            check_promise(self.train_epsilon, self.train_delta)
+            if math.isinf(self.train_epsilon):
+                raise FedwiseError(
+                    "policy train_epsilon must be finite; leave it out for training without noise"
+                )
+            if self.messages:
+                raise FedwiseError(
+                    "policy must not name other messages beside train_epsilon: no noise covers them"
+                )
+        if not (math.isfinite(self.train_clip) and self.train_clip > 0):
+            raise FedwiseError(f"policy train_clip must be a finite number above 0, got {self.train_clip}")
+        if self.train_population is not None and self.train_population < 1:
+            raise FedwiseError(f"policy train_population must be at least 1, got {self.train_population}")
+        if self.least_cohort < 2:
+            raise FedwiseError(f"policy least_cohort must be at least 2, got {self.least_cohort}")
 
     @classmethod
     def load(cls, path: str | Path) -> Policy:
@@ -165,15 +225,36 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             if not read <= set(self.columns):
                 raise Declined(Refusal.COLUMNS)
 
-    def open_ledger(self) -> Ledger | None:
-        """The owner's ledger, created on first use; none for simulated noise."""
+    def open_ledger(self) -> Ledger:
+        """The owner's ledger, created on first use and announced. A policy for simulations has none.
+
+        Raises
+        ------
+        LedgerError
+            The ledger is lost: releases charged to it are still here.
+        """
         if self.ledger is None:
-            return None
+            raise LedgerError("policy must name a ledger; it is one for simulations")
         if self.ledger.exists():
             return Ledger(self.ledger)
-        epsilon = self.max_epsilon if self.budget_epsilon is None else self.budget_epsilon
-        delta = self.max_delta if self.budget_delta is None else self.budget_delta
-        return Ledger(self.ledger, epsilon, delta)
+        epsilon, delta = self.budget
+        made = Ledger(self.ledger, epsilon, delta)
+        _LOG.warning(
+            "fedwise: new ledger '%s' with a budget of epsilon %g at delta %g; if there was one before, stop the "
+            "node and restore it",
+            self.ledger,
+            epsilon,
+            delta,
+        )
+        return made
+
+    @property
+    def budget(self) -> tuple[float, float]:
+        """ε and δ of a new ledger: as declared, or room for one release and the training promise."""
+        training = (self.train_epsilon or 0.0, self.train_delta if self.train_epsilon else 0.0)
+        epsilon = self.max_epsilon + training[0] if self.budget_epsilon is None else self.budget_epsilon
+        delta = self.max_delta + training[1] if self.budget_delta is None else self.budget_delta
+        return epsilon, delta
 
 
 def _path(kind: type, value: object) -> object:

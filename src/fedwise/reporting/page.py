@@ -7,26 +7,38 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..errors import MissingExtra
-from .charts import Spec
-from .draw import svg
-from .palette import TERM_LABELS, css
-from .training import GAPS, METRICS
-from .values import ClientValue, Measure, Values
+from ..view.charts import Spec
+from ..view.draw import svg
+from ..view.labels import RELEASES, SOURCES, STAMPS, TRAINING, TRAINING_STAMPS
+from ..view.outcomes import GAPS, METRICS, Measure
+from ..view.palette import TERM_LABELS, css
+from ..view.tables import ClientRow
+
+if TYPE_CHECKING:
+    from .report import ReportValues
 
 #: Outsiders drawn in the chart of clients, and listed among the reasons.
 SHOWN = 45
 REASONS = 12
+_FOOTERS = {
+    "private": "Only released, estimated or aggregate numbers appear on this page.",
+    "simulated": "This page is made from releases with simulated noise: it is not private.",
+    "not private": "This page is made from exact counts: it is not private.",
+    "not charged": "Only released, estimated or aggregate numbers appear on this page; not every release was charged.",
+    "not checked": "This page is made from a selection whose releases were not checked.",
+}
 _FOLDER = Path(__file__).parent / "templates"
 
 
-def whole(values: Values, specs: Mapping[str, Spec]) -> str:
+def whole(values: ReportValues, specs: Mapping[str, Spec]) -> str:
     """A complete document."""
     return _render("report.html", values, specs)
 
 
-def cell(values: Values, specs: Mapping[str, Spec]) -> str:
+def cell(values: ReportValues, specs: Mapping[str, Spec]) -> str:
     """The same content to be put into another page, such as a notebook."""
     return f"<style>{style()}</style>{_render('body.html', values, specs)}"
 
@@ -62,7 +74,7 @@ def number(value: float | None, style: str | int) -> str:
     return f'<data value="{value!r}">{html.escape(text.replace("-", "−"))}</data>'
 
 
-def _render(template: str, v: Values, specs: Mapping[str, Spec]) -> str:
+def _render(template: str, v: ReportValues, specs: Mapping[str, Spec]) -> str:
     try:
         import jinja2
         from markupsafe import Markup
@@ -79,10 +91,18 @@ def _render(template: str, v: Values, specs: Mapping[str, Spec]) -> str:
     engine.filters["num"] = lambda value, style: Markup(number(value, style))
     drawn: defaultdict[str, str] = defaultdict(str)
     drawn.update({name: Markup(svg(spec, name=name)) for name, spec in specs.items()})
+    said, trained = v.privacy.label, v.privacy.training_label
     labels = list(dict.fromkeys(curve.label for curve in v.training.curves)) if v.training else []
     text: str = engine.get_template(template).render(
         v=v,
         css=Markup(style()),
+        stamps=[stamp for stamp in (STAMPS[said], TRAINING_STAMPS[trained] if trained else "") if stamp],
+        label_sentence=RELEASES[said],
+        claim="" if said == "private" else f" ({said})",
+        source=SOURCES[said],
+        footer=_FOOTERS[said],
+        training_sentence=TRAINING[trained] if trained else "",
+        training_stamp=TRAINING_STAMPS[trained] if trained else "",
         charts=drawn,
         shown=SHOWN,
         term_labels=TERM_LABELS,
@@ -100,14 +120,14 @@ def _render(template: str, v: Values, specs: Mapping[str, Spec]) -> str:
     return text
 
 
-def _reasons(rows: Sequence[ClientValue]) -> list[ClientValue]:
+def _reasons(rows: Sequence[ClientRow]) -> list[ClientRow]:
     """Members by their effect, then the outsiders whose joining would cost least."""
     members = sorted((r for r in rows if r.chosen), key=lambda r: r.leave_one_out or 0.0)
     others = sorted((r for r in rows if not r.chosen and r.swap is not None), key=lambda r: r.swap or 0.0)
     return members + others[:REASONS] if others or any(r.leave_one_out is not None for r in members) else []
 
 
-def _training_rows(v: Values, labels: Sequence[str]) -> list[tuple[str, list[Measure | None]]]:
+def _training_rows(v: ReportValues, labels: Sequence[str]) -> list[tuple[str, list[Measure | None]]]:
     if v.training is None:
         return []
     found = {(m.metric, m.label): m for m in v.training.final}
@@ -118,7 +138,7 @@ def _training_rows(v: Values, labels: Sequence[str]) -> list[tuple[str, list[Mea
     ]
 
 
-def _forecast_rows(v: Values, labels: Sequence[str]) -> list[tuple[str, float, float, str]]:
+def _forecast_rows(v: ReportValues, labels: Sequence[str]) -> list[tuple[str, float, float, str]]:
     """What was predicted beside what the chosen federation reached."""
     if v.training is None or not labels:
         return []

@@ -1,13 +1,13 @@
 """Source: where a report's parts lie on disk. A run directory, a demo directory, or a selection file.
 
 A directory may hold ``selection.json``, ``releases/``, ``metrics.parquet``, ``comparison.parquet``,
-``config.json``, ``privacy.json`` and ``audit.json``. Whatever is missing is left out of the report.
+``config.json``, ``plan.json``, ``privacy.json`` and ``audit.json``. What is missing is left out of the report,
+which says what could not be checked without it.
 """
 
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,14 @@ from ..estimation import estimate
 from ..estimation.information import standard_error
 from ..files import decode, read_bytes
 from ..objective.pfl import terms
+from ..planning import Plan
 from ..pool.pool import Pool
 from ..search.selection import Selection
-from .build import Report
-from .values import AuditValue
+from ..view.labels import flags_of
+from ..view.tables import AuditRow
+from .commands import command_lines
+from .report import Report
+from .run_privacy import training_privacy
 
 #: How the chosen federation is called in charts and tables.
 CHOSEN = "Chosen federation"
@@ -89,8 +93,9 @@ def build_report(
         frontier=frontier,
         forecast=forecast,
         model=str(config.get("config", {}).get("model", "mlp")),
-        commands=_commands(selection, pool, config, place),
-        privacy_notes=_privacy_notes(folder / "privacy.json", config, trained=bool(runs)) if whole else (),
+        commands=command_lines(selection, pool, config, place),
+        training_privacy=training_privacy(folder, config) if whole and CHOSEN in runs else None,
+        plan=_plan(folder / "plan.json") if whole else None,
         digests={"Training data": config["fingerprint"]} if config.get("fingerprint") else None,
         title=title,
     )
@@ -157,6 +162,8 @@ def given(pool: Pool, members: Sequence[str]) -> Selection:
         estimator=estimates.estimator,
         pool=len(pool),
         plan_digest=pool.plan.digest,
+        flags=flags_of(pool),
+        alerts=tuple(f"release of '{alert.client}': {alert.reason}" for alert in pool.alerts),
     )
 
 
@@ -187,7 +194,7 @@ def read_metrics(path: Path) -> pl.DataFrame:
 
 
 def split_comparison(table: pl.DataFrame, *, chosen_known: bool = False) -> dict[str, list[pl.DataFrame]]:
-    """The runs of a table of `fedwise compare` by label, one table a seed; random federations together.
+    """The runs of a table of `fedwise compare` by label, with a table for each seed; random federations together.
 
     The first federation of the table is the chosen one, unless its run is already at hand.
     """
@@ -209,70 +216,13 @@ def split_comparison(table: pl.DataFrame, *, chosen_known: bool = False) -> dict
 class _AuditFile(msgspec.Struct):
     """What a report reads of the file `fedwise audit` writes."""
 
-    audits: list[AuditValue]
+    audits: list[AuditRow]
 
 
-def _audits(path: Path) -> list[AuditValue]:
+def _audits(path: Path) -> list[AuditRow]:
     data = read_bytes(path, what="audit file", error=FedwiseError)
     return decode(data, _AuditFile, what=f"audit file '{path}'", error=FedwiseError).audits
 
 
-def _privacy_notes(path: Path, config: Mapping[str, Any], *, trained: bool) -> list[str]:
-    if not trained:
-        return []
-    if not path.exists():
-        return [
-            "Training itself carried no differential privacy: what the chosen clients sent while training is not "
-            "covered by the promise above. Clients that were not chosen sent nothing more."
-        ]
-    data = read_bytes(path, what="privacy file", error=FedwiseError)
-    costs = decode(data, list[dict[str, Any]], what=f"privacy file '{path}'", error=FedwiseError)
-    notes = []
-    for selected, who in ((True, "chosen"), (False, "not chosen")):
-        spent = [cost for cost in costs if cost.get("selected") is selected]
-        if spent:
-            worst = max(spent, key=lambda cost: float(cost["joint"]))
-            notes.append(
-                f"Clients {who}: ε at most {float(worst['joint']):.3f} at δ = {float(worst['delta']):g}, release and "
-                "training together, from one accountant."
-            )
-    return notes
-
-
-def _commands(
-    selection: Selection, pool: Pool | None, config: Mapping[str, Any], releases: Path | None
-) -> list[str]:
-    """Command lines by name only: where files lay on this machine is nobody's business."""
-    lines = []
-    if selection.method != "given":
-        words = [
-            "fedwise",
-            "select",
-            (releases.name if releases else "releases") + "/",
-            "-k",
-            str(selection.k),
-        ]
-        default = pool.plan.weights if pool else None
-        for name in selection.weights.__struct_fields__:
-            value = getattr(selection.weights, name)
-            if default is None or value != getattr(default, name):
-                words += [f"--{name}", repr(value)]
-        for name in ("include", "exclude"):
-            if name in selection.constraints:
-                words += [f"--{name}", ",".join(selection.constraints[name])]
-        for name in ("min_records", "min_client_records"):
-            if name in selection.constraints:
-                words += [f"--{name.replace('_', '-')}", repr(selection.constraints[name])]
-        if selection.estimator not in ("", "shrinkage"):
-            words += ["--estimator", selection.estimator]
-        words += ["--method", selection.method, "--seed", str(selection.seed), "-o", "selection.json"]
-        lines.append(shlex.join(words))
-    settings = config.get("config")
-    if isinstance(settings, dict):
-        words = ["fedwise", "train", "--selection", "selection.json"]
-        for name in ("rounds", "strategy", "sampler", "model", "seed"):
-            if name in settings:
-                words += [f"--{name}", str(settings[name])]
-        lines.append(shlex.join([*words, "-o", "run"]))
-    lines.append("fedwise report " + ("run" if config else "selection.json") + " -o report.html")
-    return lines
+def _plan(path: Path) -> Plan | None:
+    return Plan.load(path) if path.exists() else None

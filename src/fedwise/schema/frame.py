@@ -1,11 +1,14 @@
-"""Frame: a client's rows, from whatever the data owner has: polars, pandas, pyarrow, CSV, Parquet."""
+"""Frame: a client's rows, from whatever the data owner has: polars, pandas, pyarrow, CSV, TSV, Parquet.
+
+`Schema.read` is the way to the rows of a schema: it knows which columns of a CSV file hold text. `read` alone
+guesses types from the values, so ``01`` becomes the number 1.
+"""
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -16,7 +19,32 @@ from ..errors import DataError
 FrameLike = Any
 
 #: What reading a damaged file raises. polars panics, which is no `Exception`, on some damaged Parquet pages.
-_UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, csv.Error)
+_UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
+#: Ends of file names, and what separates the cells. Parquet compresses by itself.
+_SEPARATORS = {".csv": ",", ".txt": ",", ".tsv": "\t", ".tab": "\t"}
+_PARQUET = (".parquet", ".pq")
+_COMPRESSED = (".gz", ".zst")
+_ENDINGS = ".parquet, .csv or .tsv, the last two also with .gz or .zst"
+#: Longest name of a column: a longer one is a quote that was never closed.
+_LONGEST_NAME = 10_000
+
+
+class Format(NamedTuple):
+    """What a file's name says about it: CSV (with TSV) or Parquet, and the name without its endings."""
+
+    kind: Literal["CSV", "Parquet"]
+    name: str
+    separator: str = ","
+
+    @classmethod
+    def of(cls, path: Path) -> Format | None:
+        """By the end of the name alone, whatever its case; None where it says nothing."""
+        stem, suffix = path.stem, path.suffix.lower()
+        if suffix in _PARQUET:
+            return cls("Parquet", stem)
+        if suffix in _COMPRESSED:
+            stem, suffix = Path(stem).stem, Path(stem).suffix.lower()
+        return cls("CSV", stem, _SEPARATORS[suffix]) if suffix in _SEPARATORS else None
 
 
 def read(frame: FrameLike, columns: Sequence[str] | None = None, *, text: Sequence[str] = ()) -> pl.DataFrame:
@@ -25,8 +53,8 @@ def read(frame: FrameLike, columns: Sequence[str] | None = None, *, text: Sequen
     Parameters
     ----------
     frame
-        A polars or pandas DataFrame, a polars LazyFrame, a pyarrow Table, or the path of a CSV or
-        Parquet file.
+        A polars or pandas DataFrame, a polars LazyFrame, a pyarrow Table, or the path of a Parquet, CSV or
+        TSV file; the last two may be compressed by gzip or Zstandard.
     columns
         Names to keep; names that are not present are left out (the schema reports them).
     text
@@ -64,15 +92,15 @@ def read(frame: FrameLike, columns: Sequence[str] | None = None, *, text: Sequen
 
 def column_types(path: Path) -> dict[str, pl.DataType]:
     """Names and types of a file's columns, for drafting a schema; a CSV file's are told from its first rows."""
+    form = _check(path)
     try:
-        if not path.exists():
-            raise DataError(f"data file '{path}' does not exist; check the path")
-        if _is_csv(path):
-            _refuse_duplicates(_csv_header(path), f"'{path}'")
-            return dict(pl.scan_csv(path, infer_schema_length=10_000).collect_schema())
-        return dict(pl.scan_parquet(path).collect_schema())
-    except (*_UNREADABLE, OSError, UnicodeDecodeError):
-        raise DataError(f"data file '{path}' cannot be read as {_kind(path)}; check the file") from None
+        if form.kind == "Parquet":
+            return dict(pl.scan_parquet(path).collect_schema())
+        _header(path, form)
+        head = pl.read_csv(path, separator=form.separator, n_rows=10_000, infer_schema_length=10_000)
+        return dict(head.schema)
+    except (*_UNREADABLE, OSError) as cause:
+        raise _unreadable(path, form, cause) from None
 
 
 def _keep(frame: pl.DataFrame, columns: Sequence[str] | None) -> pl.DataFrame:
@@ -83,6 +111,27 @@ def _keep(frame: pl.DataFrame, columns: Sequence[str] | None) -> pl.DataFrame:
 
 
 def _read_path(path: Path, columns: Sequence[str] | None, text: Sequence[str]) -> pl.DataFrame:
+    form = _check(path)
+    try:
+        if form.kind == "Parquet":
+            present = pl.read_parquet_schema(path)
+            return pl.read_parquet(
+                path, columns=None if columns is None else [c for c in columns if c in present]
+            )
+        header = _header(path, form)
+        return pl.read_csv(
+            path,
+            separator=form.separator,
+            columns=None if columns is None else [c for c in columns if c in header],
+            schema_overrides={c: pl.String for c in text if c in header},
+            infer_schema_length=None,
+        )
+    except (*_UNREADABLE, OSError) as cause:
+        raise _unreadable(path, form, cause) from None
+
+
+def _check(path: Path) -> Format:
+    """The format of a file that exists and is not empty."""
     try:
         if not path.exists():
             raise DataError(f"data file '{path}' does not exist; check the path")
@@ -90,23 +139,34 @@ def _read_path(path: Path, columns: Sequence[str] | None, text: Sequence[str]) -
             raise DataError(f"data '{path}' is a directory; name one CSV or Parquet file")
         if path.stat().st_size == 0:
             raise DataError(f"data file '{path}' is empty; it needs at least a header line")
-        if _is_csv(path):
-            header = _csv_header(path)
-            _refuse_duplicates(header, f"'{path}'")
-            kept = None if columns is None else [c for c in columns if c in header]
-            as_text = {c: pl.String for c in text if c in header}
-            return pl.read_csv(path, columns=kept, schema_overrides=as_text, infer_schema_length=None)
-        present = pl.read_parquet_schema(path)
-        return pl.read_parquet(
-            path, columns=None if columns is None else [c for c in columns if c in present]
-        )
-    except _UNREADABLE:
-        # polars quotes the offending cell in its message: private data, so the cause is dropped.
-        raise DataError(f"data file '{path}' cannot be read as {_kind(path)}; check the file") from None
-    except OSError as error:
-        raise DataError(f"data file '{path}' cannot be read ({error.strerror}); check the path") from None
-    except UnicodeDecodeError:
-        raise DataError(f"data file '{path}' is not UTF-8 text; convert it first") from None
+        form = Format.of(path)
+        if form is None:
+            with path.open("rb") as file:
+                if file.read(4) != b"PAR1":
+                    raise DataError(f"data file '{path}' must end in {_ENDINGS}; rename or convert it")
+            form = Format("Parquet", path.stem)
+        return form
+    except OSError as cause:
+        raise DataError(f"data file '{path}' cannot be read ({cause.strerror}); check the path") from None
+
+
+def _header(path: Path, form: Format) -> list[str]:
+    """Names of a CSV file's columns as they are written; polars would rename the second of two equal ones."""
+    line = pl.read_csv(path, separator=form.separator, has_header=False, n_rows=1, infer_schema=False)
+    names = [name or "" for name in line.row(0)]
+    if any(len(name) > _LONGEST_NAME for name in names):
+        raise DataError(f"data file '{path}' cannot be read as CSV; check the file")
+    _refuse_duplicates(names, f"'{path}'")
+    return names
+
+
+def _unreadable(path: Path, form: Format, cause: BaseException) -> DataError:
+    # polars quotes the offending cell in its message: private data, so nothing of it is passed on.
+    if "utf-8" in str(cause).lower():
+        return DataError(f"data file '{path}' is not UTF-8 text; convert it first")
+    if isinstance(cause, OSError) and cause.strerror:
+        return DataError(f"data file '{path}' cannot be read ({cause.strerror}); check the path")
+    return DataError(f"data file '{path}' cannot be read as {form.kind}; check the file")
 
 
 def _from_pandas(frame: Any, columns: Sequence[str] | None) -> pl.DataFrame:
@@ -128,19 +188,6 @@ def _series_from_pandas(name: str, column: Any) -> pl.Series:
         return pl.Series(name, values)
     except (TypeError, pl.exceptions.PolarsError):
         raise DataError(f"column '{name}' mixes types; convert it to one type") from None
-
-
-def _is_csv(path: Path) -> bool:
-    return path.suffix.lower() in {".csv", ".txt"}
-
-
-def _kind(path: Path) -> str:
-    return "CSV" if _is_csv(path) else "Parquet"
-
-
-def _csv_header(path: Path) -> list[str]:
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        return next(csv.reader(file), [])
 
 
 def _refuse_duplicates(names: list[str], where: str) -> None:

@@ -1,4 +1,4 @@
-"""Layout: where each cell of each pair table lives in one flat vector."""
+"""Layout: where each cell of each pair table, and each marginal, lives in a flat vector."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .schema import Schema
 
 
 class Layout:
-    """Where each cell of each pair table lives in one flat vector.
+    """Where each cell of each pair table lives in one flat vector, and each level of each variable in another.
 
     Parameters
     ----------
@@ -19,7 +19,8 @@ class Layout:
         The variables and their number of levels.
     pairs
         Positions ``(x, y)`` of the variables of each table, in order. Table ``j`` holds
-        ``sizes[x] * sizes[y]`` cells, row-major, from ``offsets[j]``.
+        ``sizes[x] * sizes[y]`` cells, row-major, from ``offsets[j]``. Marginals are one vector of their own:
+        all levels of the first variable, then of the second, and so on.
     """
 
     def __init__(
@@ -55,6 +56,25 @@ class Layout:
         """Number of tables."""
         return len(self.pairs)
 
+    @cached_property
+    def marginal_offsets(self) -> npt.NDArray[np.int64]:
+        """First level of each variable among the marginals, and the number of levels last: shape (variables + 1,)."""
+        return np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
+
+    @property
+    def levels(self) -> int:
+        """Total number of levels: the width of all marginals."""
+        return int(self.marginal_offsets[-1])
+
+    def marginal(self, variable: int) -> slice:
+        """Where the levels of a variable live among the marginals."""
+        return slice(int(self.marginal_offsets[variable]), int(self.marginal_offsets[variable + 1]))
+
+    def sides(self, table: int) -> tuple[slice, slice]:
+        """Where the marginals of a table's rows and columns live."""
+        x, y = self.pairs[table]
+        return self.marginal(x), self.marginal(y)
+
     def slice(self, table: int) -> slice:
         """Where table number `table` lives in the flat vector."""
         return slice(int(self.offsets[table]), int(self.offsets[table + 1]))
@@ -64,7 +84,7 @@ class Layout:
         return flat[..., self.slice(table)].reshape(*flat.shape[:-1], *self.shapes[table])
 
     def per_cell(self, per_table: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Repeat one number a table over its cells."""
+        """A number for each table, repeated over its cells."""
         return np.repeat(np.asarray(per_table, dtype=np.float64), np.diff(self.offsets))
 
     def __eq__(self, other: object) -> bool:

@@ -8,9 +8,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from ..estimation import uncertainty
 from ..estimation.estimates import Estimates
 from ..estimation.redraw import redrawn
-from ..objective.pfl import Weights
+from ..objective.weights import Weights
 from .annealing import Annealing
 from .constraints import Limits
 from .control import Control
@@ -33,11 +34,7 @@ _GAP_SWAPS = 250_000
 
 def standard_error(estimates: Estimates, members: tuple[int, ...], weights: Weights) -> float | None:
     """σ_PFL of a federation from the estimator; ``None`` where it is not known."""
-    try:
-        from ..estimation import information
-    except ImportError:
-        return None
-    value = float(information.standard_error(estimates, np.asarray(members, dtype=np.int64), weights))
+    value = uncertainty.standard_error(estimates, members, weights)
     return value if math.isfinite(value) else None
 
 

@@ -195,8 +195,7 @@ def pareto(
     found = []
     for members, share in met.items():
         parts = terms(estimates, np.asarray(members))
-        unfairness = weights.alpha * parts.direct_bias + weights.beta * parts.proxy_bias
-        utility = weights.lam * parts.signal - weights.gamma * parts.redundancy
+        unfairness, utility = parts.unfairness(weights), parts.utility(weights)
         found.append(
             Tradeoff(share, unfairness, utility, parts, tuple(estimates.clients[i] for i in members))
         )

@@ -14,6 +14,7 @@ from ..certificate import Certificate, certify
 from ..errors import FedwiseError, Infeasible, nearest
 from ..estimation.estimates import Estimates
 from ..objective.pfl import Weights, terms
+from ..objective.representative import Representative
 from ..pool.pool import Pool
 from .annealing import Annealing
 from .constraints import Constraints, Limits
@@ -24,7 +25,6 @@ from .feasible import check
 from .greedy import Greedy
 from .outcome import Method, Outcome
 from .problem import PFL, Objective, Problem
-from .representative import Representative
 from .selection import Alternative, ForecastValue, Selection, SizeResult, Status
 from .sizes import Sizes, parse_sizes
 
@@ -376,6 +376,10 @@ def _flags(estimates: Estimates, pool: Pool | None) -> tuple[str, ...]:
             flags.append("not private: the releases carry no noise")
         elif pool.simulated:
             flags.append("simulated: the noise came from a seeded generator and protects nobody")
+        elif not pool.charged:
+            flags.append(
+                "not charged: a release was made without a ledger, so nobody counts what its data cost"
+            )
         flags += [f"flagged release of '{flag.client}': {flag.reason}" for flag in pool.flags]
     elif len(estimates.sigmas) == 0 or not np.any(estimates.sigmas > 0):
         flags.append("not private: the estimates carry no noise")

@@ -112,7 +112,7 @@ def calibrate(
     )
     _check_attribute(attribute, prepared.encoder.attributes)
     if pool is None:
-        train, _ = split_all(found, settings.test, seed=settings.split_seed)
+        train, _ = split_all(found, settings.test, seed=settings.split_seed, schema=schema)
         estimates = exact_estimates(train, schema)
     else:
         estimates = estimate(pool)
@@ -177,7 +177,9 @@ def exact_estimates(frames: Mapping[str, FrameLike], schema: Schema) -> Estimate
 
     # All weights above zero: every table is asked for.
     asked = plan(schema, float("inf"), weights=Weights(1, 1, 1, 1))
-    pool = Pool.of([release(asked, frame, client=client) for client, frame in frames.items()])
+    pool = Pool.of(
+        [release(asked, frame, client=client, no_privacy=True) for client, frame in frames.items()]
+    )
     return estimate(pool, estimator="plain")
 
 

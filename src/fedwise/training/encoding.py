@@ -14,6 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from ..errors import DataError, SchemaError
+from ..schema.codes import encode_column
 from ..schema.frame import FrameLike
 from ..schema.schema import Column, Role, Schema
 
@@ -158,6 +159,30 @@ class Encoder:
             return self._build(codes, selected)
         except DataError as error:
             raise DataError(f"client '{client}': {error}" if client else str(error)) from None
+
+    def encode_inputs(self, frame: FrameLike) -> tuple[npt.NDArray[np.int64], Rows]:
+        """Encode rows to be predicted: only the model's inputs and the columns of the filter are needed.
+
+        Where the filter reads the target's own column (``PINCP > 100``) and the rows lack it, as rows to be
+        predicted do, that part of the filter is left out.
+
+        Returns
+        -------
+        positions, rows
+            Which rows of `frame` satisfy the schema's filter, and their inputs. Target and groups are 0.
+
+        Raises
+        ------
+        DataError
+            As `Schema.encode`, for the inputs and the filter alone.
+        """
+        rows = self.schema.read(frame)
+        keep = self.schema.satisfied(rows, may_lack=self.schema.columns[self.schema.target].sources)
+        rows = rows.filter(pl.Series(keep))
+        codes = np.zeros((len(self.schema.columns), rows.height), dtype=np.int16)
+        for position, _ in (*self._hot, *self._scaled):
+            codes[position] = encode_column(self.schema.columns[position], rows)
+        return np.flatnonzero(keep), self._build(codes, rows)
 
     def _build(self, codes: npt.NDArray[np.int16], rows: pl.DataFrame) -> Rows:
         count = codes.shape[1]

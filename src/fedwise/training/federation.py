@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import DataError, nearest
-from ..schema.frame import FrameLike
+from ..schema.frame import Format, FrameLike
 from ..schema.schema import Schema
 from .encoding import Encoder, Rows
 
@@ -93,7 +93,7 @@ def prepare(
     encoder = Encoder(schema, use_sensitive=use_sensitive)
     train, held, notes = {}, {}, []
     for client, frame in frames.items():
-        first, second = split(frame, test, seed=seed, client=client)
+        first, second = split(frame, test, seed=seed, client=client, schema=schema)
         train[client] = encoder.encode(first, client=client)
         held[client] = encoder.encode(second, client=client)
         if len(np.unique(train[client].y)) < 2:
@@ -122,7 +122,7 @@ def read_frames(frames: Mapping[str, FrameLike] | str | Path) -> tuple[str, dict
 
 
 def find_frames(folder: str | Path, clients: Sequence[str] | None = None) -> dict[str, Path]:
-    """Data files of a directory by client name: ``CA.parquet`` or ``CA.csv`` is client CA."""
+    """Data files of a directory by client name: ``CA.parquet``, ``CA.csv`` or ``CA.tsv.gz`` is client CA."""
     folder = Path(folder)
     if not folder.is_dir():
         raise DataError(
@@ -130,13 +130,16 @@ def find_frames(folder: str | Path, clients: Sequence[str] | None = None) -> dic
         )
     found: dict[str, Path] = {}
     for path in sorted(folder.iterdir()):
-        if path.is_file() and path.suffix.lower() in {".parquet", ".csv"} and not path.name.startswith("."):
-            if path.stem in found:
-                raise DataError(f"client '{path.stem}' has two files in '{folder}'; keep one")
-            found[path.stem] = path
+        form = Format.of(path)
+        # A text file is as likely to hold notes.
+        if form is None or ".txt" in path.name.lower() or path.name.startswith(".") or not path.is_file():
+            continue
+        if form.name in found:
+            raise DataError(f"client '{form.name}' has two files in '{folder}'; keep one")
+        found[form.name] = path
     if not found:
         raise DataError(
-            f"data directory '{folder}' holds no .parquet or .csv file; one for each client is needed"
+            f"data directory '{folder}' holds no .parquet, .csv or .tsv file; one for each client is needed"
         )
     for client in clients or ():
         if client not in found:

@@ -103,7 +103,8 @@ class GroupSums:
 class Update:
     """A client's answer: its parameters, the rows they were trained on, and what it remembers.
 
-    `loss` is the mean log loss met while training; `control_change` is c_i's change under SCAFFOLD.
+    `loss` is the mean log loss met while training; `control_change` is c_i's change under SCAFFOLD. A
+    `simulated` update has a `privacy` that holds for the distribution only: a seed decided its noise.
     """
 
     client: str
@@ -115,6 +116,7 @@ class Update:
     control_change: Vector | None = None
     report: GroupSums | None = None
     privacy: tuple[float, float, int] | None = None
+    simulated: bool = False
 
 
 def orders(rows: int, epochs: int, *, seed: int, round: int) -> list[npt.NDArray[np.int64]]:

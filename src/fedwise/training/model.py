@@ -36,7 +36,13 @@ def import_torch() -> Any:
 
 def check_extra(*, private: bool = False) -> None:
     """Refuse to start what would end in a missing package: all of the extra is looked for first."""
-    needed = ("fairlearn", "safetensors", "sklearn", "torch", *(("opacus",) if private else ()))
+    needed = (
+        "fairlearn",
+        "safetensors",
+        "sklearn",
+        "torch",
+        *(("cryptography", "opacus") if private else ()),
+    )
     if any(importlib.util.find_spec(name) is None for name in needed):
         raise MissingExtra("training", "train")
 

@@ -1,11 +1,11 @@
 // Questions to the server. One of a kind is on its way at any time; the newest waits, older ones are dropped.
-// Each belongs to a turn, one for every change on the page. The server gives up patient work of an earlier turn; work of
-// the same turn is never overtaken, however late a question of it is sent.
+// Each belongs to a version of the page, one more with every change. The server ends longer work of an earlier version;
+// work of the same version is never overtaken, however late a question of it is sent.
 
 const page = crypto.randomUUID();
 
-async function send(path, body, turn) {
-  const response = await fetch(`${path}?page=${page}&n=${turn}`, {
+async function send(path, body, version) {
+  const response = await fetch(`${path}?page=${page}&n=${version}`, {
     method: "POST",
     headers: { "content-type": "application/json" },
     body,
@@ -22,19 +22,19 @@ export function channel(path, show, fail) {
     if (busy) return;
     busy = true;
     while (waiting !== null) {
-      const { body, turn } = waiting;
+      const { body, version } = waiting;
       waiting = null;
       try {
-        const answer = await send(path, body, turn);
-        if (answer !== null) show(answer, body, turn);
+        const answer = await send(path, body, version);
+        if (answer !== null) show(answer, body, version);
       } catch (error) {
         if (waiting === null) fail(error);
       }
     }
     busy = false;
   }
-  return (body, turn) => {
-    waiting = { body, turn };
+  return (body, version) => {
+    waiting = { body, version };
     pump();
   };
 }
@@ -42,13 +42,13 @@ export function channel(path, show, fail) {
 // For work that takes a while: starts after a pause, and a newer question makes the server drop the older one.
 export function patient(path, show, fail, pause) {
   let timer = 0, latest = 0;
-  const ask = (body, turn) => {
+  const ask = (body, version) => {
     clearTimeout(timer);
     const mine = ++latest;
     timer = setTimeout(async () => {
       try {
-        const answer = await send(path, body, turn);
-        if (answer !== null && mine === latest) show(answer, body, turn);
+        const answer = await send(path, body, version);
+        if (answer !== null && mine === latest) show(answer, body, version);
       } catch (error) {
         if (mine === latest) fail(error);
       }

@@ -127,11 +127,11 @@ export function table(host, filter, more, pool, onPress) {
     limit += STEP;
     if (last) build(...last);
   });
-  return (state, chosen, settled) => {
+  return (state, chosen, final) => {
     const first = last === null;
     last = [state, chosen];
     // While a slider moves the rows keep their places; they are sorted anew when it rests.
-    if (first || settled) build(state, chosen);
+    if (first || final) build(state, chosen);
     else refresh(state, chosen, signs(state.weights));
   };
 }

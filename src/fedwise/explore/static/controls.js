@@ -46,7 +46,7 @@ export function controls(pool, onChange) {
       ...lists.map(([title, names]) =>
         element(
           "div", { class: "forced" }, element("h3", {}, title),
-          element("ul", { class: "chips small" }, ...names.map((client) => element("li", { class: "chip" }, element("span", {}, client), element("button", { type: "button", "aria-label": `Let ${client} go`, onclick: () => onChange((old) => release(old, client)) }, "×")))),
+          element("ul", { class: "chips small" }, ...names.map((client) => element("li", { class: "chip" }, element("span", {}, client), element("button", { type: "button", "aria-label": `Leave ${client} to the search`, onclick: () => onChange((old) => release(old, client)) }, "×")))),
         ),
       ),
     );

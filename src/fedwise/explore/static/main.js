@@ -17,8 +17,18 @@ const forecasts = new Map();
 
 useColours(pool.palette);
 const promise = pool.privacy;
-const privacy = promise.label === "not private" ? "not private" : `ε = ${promise.epsilon}, δ = ${promise.delta < 1e-3 ? promise.delta.toExponential() : promise.delta}, ${promise.label}`;
-find("about").textContent = `${pool.schema} · ${pool.clients.length} clients · ${privacy}`;
+const delta = promise.delta < 1e-3 ? promise.delta.toExponential() : promise.delta;
+const strength = promise.label === "not private" ? "" : `ε = ${promise.epsilon}, δ = ${delta}, `;
+// Whatever is not private is marked here, and its sentence stays on the screen.
+find("about").replaceChildren(
+  `${pool.schema} · ${pool.clients.length} clients · ${strength}`,
+  promise.label === "private" ? "private" : element("strong", { class: "stamp" }, promise.label),
+);
+if (promise.label !== "private") {
+  find("label").textContent = pool.label;
+  find("label").hidden = false;
+  document.title += ` (${promise.label})`;
+}
 
 const showControls = controls(pool, (edit) => change(edit(state)));
 const press = (client) => change(cycle(state, client));
@@ -26,31 +36,31 @@ const showMap = map(find("map"), find("map-panel"), pool, press);
 const showTable = table(find("clients"), find("filter"), find("more"), pool, press);
 
 // An answer keeps its question: while a slider moves, what is on the screen may belong to an earlier one.
-const ask = api.channel("api/answer", (found, body, turn) => {
+const ask = api.channel("api/answer", (found, body, version) => {
   answer = { ...found, body };
   selection = null;
   find("problem").hidden = true;
   show(false);
-  requestAnimationFrame(() => { find("federation").dataset.answered = turn; });
-  if (turn !== asked) return;
+  requestAnimationFrame(() => { find("federation").dataset.answered = version; });
+  if (version !== asked) return;
   // Only when the newest question is answered may slower work have the machine.
-  frontier.ask(body, turn);
-  settled.ask(body, turn);
+  frontier.ask(body, version);
+  search.ask(body, version);
 }, trouble);
-const askB = api.channel("api/answer", (found, body, turn) => {
-  if (turn < since) return; // it was for another card, since replaced or closed
+const askB = api.channel("api/answer", (found, body, version) => {
+  if (version < since) return; // it was for another card, since replaced or closed
   answerB = { ...found, body };
   show(false);
-  forecastB.ask(body, turn);
+  forecastB.ask(body, version);
 }, trouble);
 const frontier = api.patient("api/frontier", (found) => {
   find("frontier").classList.remove("waiting");
   if (found.spec) draw(find("frontier"), found.spec);
 }, trouble, 150);
-const settled = api.patient("api/settle", (found, body, turn) => {
+const search = api.patient("api/search", (found, body, version) => {
   selection = found.selection;
   show(true);
-  forecast.ask(body, turn);
+  forecast.ask(body, version);
 }, trouble, 400);
 const remember = (found, body) => { forecasts.set(body, found.measures); show(false); };
 const forecast = api.patient("api/forecast", remember, () => {}, 50);
@@ -86,7 +96,7 @@ function refresh() {
   if (other) askB(questionB(), asked);
   find("frontier").classList.add("waiting");
   frontier.cancel();
-  settled.cancel();
+  search.cancel();
   forecast.cancel();
   forecastB.cancel();
   const q = `?q=${encodeURIComponent(body)}`;
@@ -100,7 +110,7 @@ function questionB() {
 
 function show(final) {
   if (!answer) return;
-  // The settled search may have found a better federation than the quick one.
+  // The full search may have found a better federation than the quick one.
   const mine = selection && selection.loss < answer.loss - 1e-12 ? { ...answer, ...selection } : answer;
   const chosen = new Set(mine.clients);
   const quick = `${answer.proven ? "No single swap improves it" : "Found quickly"}: ${number(answer.evaluations, 0)} federations in ${number(answer.seconds * 1000, 0)} ms.`;
@@ -127,7 +137,7 @@ function show(final) {
   showTable(state, chosen, final);
   find("command").textContent = answer.command;
   draw(find("terms"), b ? beside(answer.spec, b.spec, title) : answer.spec);
-  if (final) find("federation").dataset.settled = asked;
+  if (final) find("federation").dataset.searched = asked;
 }
 
 find("pin").addEventListener("click", () => compare({ kind: "pin", state }));

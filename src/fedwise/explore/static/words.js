@@ -29,7 +29,7 @@ export function standing(state, chosen, client) {
 }
 
 export const STANDING = { out: "kept out", in: "forced in", chosen: "chosen", free: "not chosen" };
-export const NEXT = { out: "let it go", in: "keep it out", chosen: "force it in", free: "force it in" };
+export const NEXT = { out: "leave it to the search", in: "keep it out", chosen: "force it in", free: "force it in" };
 
 export function describe(client, now) {
   return `${client}: ${STANDING[now]}. Press to ${NEXT[now]}.`;

@@ -1,0 +1,153 @@
+"""Uncertainty: how far the loss of a federation may be off, by the delta method."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ..objective.information import LOG2E, gradient, pointwise
+from ..objective.weights import Weights, pair_weights
+from .estimates import Estimates, Posterior
+from .fitting import margin_factors
+
+Floats = npt.NDArray[np.float64]
+Federation = Sequence[int] | npt.NDArray[np.int64]
+
+
+def standard_error(estimates: Estimates, federation: Federation, weights: Weights) -> float:
+    """Standard error of the estimated loss of a federation, by the delta method.
+
+    For ``shrinkage`` the error of each client is its posterior: noise *and* shrinkage bias, with the
+    pool's own error, which all members share, and the second-order lift that unresolved differences
+    give to mutual information. For ``plain`` it is the released noise alone: the clipping bias of the
+    paper's estimate is not in it.
+
+    Returns
+    -------
+    standard_error
+        In units of the loss; 0 for exact counts.
+    """
+    members = np.asarray(federation, dtype=np.int64)
+    signed = pair_weights(estimates.schema, estimates.layout, weights)
+    if not np.any(estimates.sigmas):
+        return 0.0
+    if estimates.posterior is None:
+        return _plain_error(estimates, members, signed)
+    return _Delta(estimates, members, signed, estimates.posterior).error()
+
+
+def _plain_error(estimates: Estimates, members: npt.NDArray[np.int64], signed: Floats) -> float:
+    """√(k Σ_j w_j² σ_j² Σ_xy g²)."""
+    layout = estimates.layout
+    summed = estimates.cells[members].sum(axis=0)
+    variance = 0.0
+    for j in np.flatnonzero(signed).tolist():
+        slope = gradient(summed[layout.slice(j)].reshape(layout.shapes[j]))
+        variance += signed[j] ** 2 * estimates.sigmas[j] ** 2 * float(np.sum(slope**2))
+    return math.sqrt(len(members) * variance)
+
+
+class _Delta:
+    """Variance of the loss of one federation, part by part of the posterior."""
+
+    def __init__(
+        self, estimates: Estimates, members: npt.NDArray[np.int64], signed: Floats, posterior: Posterior
+    ) -> None:
+        self.layout = estimates.layout
+        self.signed = signed
+        self.posterior = posterior
+        self.members = members
+        self.sizes = estimates.totals[members]
+        self.total = float(self.sizes.sum())
+        self.share = self.sizes / self.total
+        self.own = estimates.cells[members] / self.sizes[:, None]
+        self.whole = self.share @ self.own
+        self.noise = estimates.sigmas**2
+
+    def error(self) -> float:
+        """Root of the summed variances and squared biases."""
+        slope = np.zeros(self.layout.cells)
+        by_level = np.zeros(self.layout.levels)
+        variance, biases = 0.0, np.zeros(2)
+        for j in np.flatnonzero(self.signed).tolist():
+            here = self.layout.slice(j)
+            table = self.whole[here].reshape(self.layout.shapes[j])
+            pmi = pointwise(table)
+            slope[here] = self.signed[j] * pmi.ravel()
+            centred = self._add_levels(j, table, pmi, by_level)
+            found, lacking = self._interaction(j, table, centred)
+            variance += found
+            biases += lacking
+        variance += self._totals(slope) + self._levels(by_level)
+        return math.sqrt(variance + float(np.sum(biases**2)))
+
+    def _totals(self, slope: Floats) -> float:
+        """A member's number of records is its share of the mixture."""
+        pull = (self.own - self.whole) @ slope
+        return float(np.sum(self.posterior.totals[self.members] * pull**2)) / self.total**2
+
+    def _add_levels(self, j: int, table: Floats, pmi: Floats, by_level: Floats) -> Floats:
+        """Slope of table j's information by the marginals, odds ratios fixed.
+
+        Moving marginals by δ multiplies cells by 1 + α_x + β_y with A·(α, β) = δ, A the matrix of
+        `margin_factors`; the information moves by s·(α, β) with s = (Σ_y P·PMI, Σ_x P·PMI). A is
+        symmetric, so the slope is h with A·h = s. Returns what is left of PMI: the slope at fixed
+        marginals.
+        """
+        x, y = self.layout.sides(j)
+        down, across = margin_factors(table, table * pmi)
+        by_level[x] += self.signed[j] * down
+        by_level[y] += self.signed[j] * across
+        return np.asarray(pmi - down[:, None] - across)
+
+    def _levels(self, by_level: Floats) -> float:
+        """Levels of a variable err independently, given that they sum to one."""
+        left = self.posterior.marginals[self.members]
+        variance = 0.0
+        for variable in range(len(self.layout.sizes)):
+            here = self.layout.marginal(variable)
+            v, h = left[:, here], by_level[here]
+            variance += float(self.share**2 @ _given(v, h, np.ones_like(h)))
+        return variance
+
+    def _interaction(self, j: int, table: Floats, slope: Floats) -> tuple[float, Floats]:
+        """Variance from the members' and the pool's interactions, and how much information each leaves out."""
+        here = self.layout.slice(j)
+        p, direction = table.ravel(), self.posterior.direction[here]
+        centred = slope.ravel()
+        v = (self.noise[j] / self.sizes**2)[:, None]
+        strength = self.posterior.strength[self.members, j]
+        prior = (
+            self.posterior.spread[j] * self.posterior.oddity[self.members, None] * self.posterior.pool[here]
+        )
+        kept = prior / (prior + v)
+        steep = float(centred @ direction) ** 2
+        squares = self.share**2
+        members = float(squares @ (strength * steep + _given(kept * v, centred, direction)))
+        # What a member does not keep of its own deviation it takes from the pool, error included.
+        lent = float(self.share @ (1.0 - strength / v[:, 0]))
+        lent_cells = self.share @ (1.0 - kept)
+        pool = lent**2 * self.posterior.pool_strength[j] * steep
+        pool += float(_given((lent_cells**2 * self.posterior.pool_cells[here])[None], centred, direction)[0])
+        # E I(p + e) ≈ I(p) + Σ var(e)/(2p) in nats. Members' estimates lack this lift, in all tables to the
+        # same side. The pool's table had its own restored, with an error of that size, but for the gap.
+        own = _lift(squares @ (kept * v) + float(squares @ strength) * direction**2, p)
+        restored = _lift(lent_cells**2 * self.posterior.pool_cells[here], p)
+        biases = self.signed[j] * np.array([own, LOG2E * self.posterior.gap[j]])
+        return self.signed[j] ** 2 * (members + pool + restored**2), biases
+
+
+def _lift(variances: Floats, p: Floats) -> float:
+    """Information, in bits, that errors of these variances add; a cell's own size bounds its part."""
+    return 0.5 * LOG2E * float(np.sum(np.minimum(variances / np.maximum(p, 1e-12), p)))
+
+
+def _given(variances: Floats, slope: Floats, fixed: Floats) -> Floats:
+    """Variance of slope·e for independent e (…, m) given that fixed·e = 0."""
+    plain = variances @ slope**2
+    cross = variances @ (slope * fixed)
+    own = variances @ fixed**2
+    return np.asarray(plain - np.divide(cross**2, own, out=np.zeros_like(own), where=own > 0))

@@ -1,0 +1,1 @@
+"""View: how selections, pools, runs and audits are shown. Report and explorer draw with it."""

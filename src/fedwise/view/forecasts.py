@@ -1,0 +1,57 @@
+"""Forecast: the trained model's metrics as the tables predict them, in the words of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..errors import FedwiseError
+from ..estimation.estimates import Estimates
+from .outcomes import Measure
+
+if TYPE_CHECKING:
+    from ..forecasting import Forecaster
+
+#: Metrics shown, with the words people read.
+METRICS = {
+    "balanced_accuracy": "Balanced accuracy",
+    "f1": "F1",
+    "spd": "Parity gap (SPD)",
+    "eod": "Opportunity gap (EOD)",
+}
+#: Pools above this many cells (clients × cells) get no error bars: redrawing their noise takes minutes.
+_MOST_CELLS = 1_000_000
+
+
+def forecaster(estimates: Estimates, model: str = "mlp") -> Forecaster | None:
+    """What predicts any federation of a pool; ``None`` where the plan lacks the tables for it.
+
+    `model` is the one that was or will be trained: the forecast follows it.
+    """
+    from ..forecasting import Forecaster, Settings
+
+    try:
+        return Forecaster(estimates, settings=Settings.for_model(model))
+    except FedwiseError:
+        return None
+
+
+def measures(
+    found: Forecaster | None, clients: Sequence[str], *, draws: int = 16, seed: int = 0
+) -> list[Measure]:
+    """Predicted metrics of a federation, with 95% intervals for the privacy noise where there is any."""
+    if found is None:
+        return []
+    noisy = bool(np.any(found.estimates.sigmas > 0))
+    if not noisy or found.estimates.cells.size > _MOST_CELLS:
+        draws = 0
+    predicted = found.predict(list(clients), draws=draws, seed=seed)
+    out = []
+    for metric, label in METRICS.items():
+        value = predicted.metrics.value(metric)
+        error = predicted.std_errors.get(metric)
+        low, high = (None, None) if error is None else (value - 1.96 * error, value + 1.96 * error)
+        out.append(Measure(label=label, metric=metric, value=value, low=low, high=high))
+    return out

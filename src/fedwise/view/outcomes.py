@@ -1,0 +1,153 @@
+"""Outcomes: tables of training metrics in, curves and final values out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import polars as pl
+
+from ..errors import FedwiseError
+
+#: Metrics shown, with the words people read. Fairness gaps are absolute.
+METRICS = {
+    "balanced_accuracy": "Balanced accuracy",
+    "f1": "F1",
+    "loss": "Log loss",
+    "spd": "Statistical parity gap (SPD)",
+    "eod": "Equal opportunity gap (EOD)",
+    "mad": "Accuracy gap (MAD)",
+}
+GAPS = ("spd", "eod", "mad")
+#: Which rows were tested, in words.
+SCOPES = {"all": "held-out rows of all clients", "own": "held-out rows of the federation's own clients"}
+
+Runs = Mapping[str, pl.DataFrame | Sequence[pl.DataFrame]]
+
+
+class Measure(msgspec.Struct, frozen=True, kw_only=True):
+    """A number people know, with its 95% interval where there is one."""
+
+    label: str
+    metric: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+class Curve(msgspec.Struct, frozen=True, kw_only=True):
+    """One metric of one training over the rounds: mean over seeds, smallest and largest."""
+
+    label: str
+    metric: str
+    seeds: int
+    rounds: list[int]
+    mean: list[float]
+    low: list[float]
+    high: list[float]
+
+
+class TrainingOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """Outcome of training, chosen federation first, baselines after it."""
+
+    scope: str
+    attribute: str
+    curves: list[Curve]
+    final: list[Measure]
+
+
+def outcome_of(runs: Runs, *, scope: str = "all") -> TrainingOutcome | None:
+    """Curves and final values of each labelled training.
+
+    Parameters
+    ----------
+    runs
+        Label to a table of metrics, or to a table for each seed; columns as `fedwise.training.run` writes them. The
+        first is the chosen federation, the others are baselines.
+    scope
+        Which tested rows: ``all`` (every method on the same rows) or ``own``.
+
+    Raises
+    ------
+    FedwiseError
+        A table lacks the columns of a table of metrics.
+    """
+    curves: list[Curve] = []
+    final: list[Measure] = []
+    attribute = ""
+    for label, frames in runs.items():
+        seeds = [frames] if isinstance(frames, pl.DataFrame) else list(frames)
+        for frame in seeds:
+            missing = {"round", "rows", "metric", "attribute", "value"} - set(frame.columns)
+            if missing:
+                raise FedwiseError(
+                    f"metrics of '{label}' must have a column '{sorted(missing)[0]}'; pass the metrics.parquet of a run"
+                )
+        kept = [_tested(frame, scope) for frame in seeds]
+        kept = [frame for frame in kept if frame.height]
+        if not kept:
+            continue
+        attributes = sorted({a for frame in kept for a in frame["attribute"].unique().to_list() if a})
+        attribute = attribute or (attributes[0] if attributes else "")
+        for metric in METRICS:
+            curve = _curve(label, metric, attribute if metric in GAPS else "", kept)
+            if curve is not None:
+                curves.append(curve)
+                final.append(_final(curve, attribute if metric in GAPS else "", kept))
+    if not curves:
+        return None
+    return TrainingOutcome(scope=SCOPES.get(scope, scope), attribute=attribute, curves=curves, final=final)
+
+
+def _tested(frame: pl.DataFrame, scope: str) -> pl.DataFrame:
+    return frame.filter((pl.col("rows") == scope) & pl.col("value").is_finite())
+
+
+def _curve(label: str, metric: str, attribute: str, frames: Sequence[pl.DataFrame]) -> Curve | None:
+    lines = [
+        frame.filter((pl.col("metric") == metric) & (pl.col("attribute") == attribute)).select(
+            "round", "value"
+        )
+        for frame in frames
+    ]
+    lines = [line for line in lines if line.height]
+    if not lines:
+        return None
+    table = (
+        pl.concat(lines)
+        .group_by("round")
+        .agg(
+            pl.col("value").mean().alias("mean"),
+            pl.col("value").min().alias("low"),
+            pl.col("value").max().alias("high"),
+            pl.len().alias("seeds"),
+        )
+        .sort("round")
+    )
+    return Curve(
+        label=label,
+        metric=metric,
+        seeds=len(lines),
+        rounds=table["round"].to_list(),
+        mean=table["mean"].to_list(),
+        low=table["low"].to_list(),
+        high=table["high"].to_list(),
+    )
+
+
+def _final(curve: Curve, attribute: str, frames: Sequence[pl.DataFrame]) -> Measure:
+    """Last round: the spread over seeds, or the bootstrap interval of a single run where one was made."""
+    low: float | None = curve.low[-1]
+    high: float | None = curve.high[-1]
+    if curve.seeds == 1:
+        low = high = None
+        if "low" in frames[0].columns:
+            last = frames[0].filter(
+                (pl.col("metric") == curve.metric)
+                & (pl.col("attribute") == attribute)
+                & (pl.col("round") == curve.rounds[-1])
+            )
+            bounds = last.select("low", "high").row(0)
+            if all(bound is not None and bound == bound for bound in bounds):
+                low, high = bounds
+    return Measure(label=curve.label, metric=curve.metric, value=curve.mean[-1], low=low, high=high)

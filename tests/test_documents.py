@@ -1,0 +1,43 @@
+"""Documents: every link leads somewhere, and every file of the repository that they name is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+_LINK = re.compile(r"(?<!`)\]\(([^)\s]+)\)")
+#: Files named in prose, as seen from the root of the repository or from the package.
+_FILE = re.compile(r"`((?:src|tests|docs|tools|experiments|benchmarks)/[\w./-]+)`")
+
+
+def anchors(page: Path) -> set[str]:
+    """Anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def broken(page: Path, text: str) -> list[str]:
+    """Links and named files of a page that are not there."""
+    out = []
+    for link in _LINK.findall(text):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            out.append(link)
+    return out + [name for name in _FILE.findall(text) if not (ROOT / name).exists()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_and_named_files_exist(page: Path) -> None:
+    assert broken(page, page.read_text(encoding="utf-8")) == []
+
+
+def test_the_check_sees_what_is_missing() -> None:
+    text = "[a](docs/none.md) [b](docs/limits.md#none) [c](docs/limits.md#fairness) `src/none.py` `docs/limits.md`"
+    assert broken(ROOT / "README.md", text) == ["docs/none.md", "docs/limits.md#none", "src/none.py"]
