@@ -74,7 +74,7 @@ def _opacus(history: History, delta: float, error: float) -> float:
 
 
 @lru_cache(maxsize=1024)
-def calibrate(target: float, delta: float, rate: float, steps: int) -> float:
+def scale_noise(target: float, delta: float, rate: float, steps: int) -> float:
     """Noise multiplier whose ε after `steps` steps at `rate` is at most `target`, and within 1% of it.
 
     ε falls smoothly with the multiplier, about as a power of it, so secant steps on logarithms find it in a
@@ -103,7 +103,7 @@ def calibrate(target: float, delta: float, rate: float, steps: int) -> float:
         # Aim at the middle of the accepted band, and never jump by more than a factor of four.
         sigma *= math.exp(min(max(-(at + ERROR / 2) / slope, -1.4), 1.4))
     if math.isinf(best):
-        raise FedwiseError(f"training epsilon {target} cannot be calibrated; choose another")
+        raise FedwiseError(f"training epsilon {target} cannot be met; choose another")
     return best
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from ..errors import FedwiseError
 from . import metrics
-from .accounting import History, calibrate
+from .accounting import History, scale_noise
 from .federation import Prepared
 from .local import ClientState, Engine, Instruction, Settings, Update, local_update, log_losses, predict
 from .model import Model, Vector, check_extra
@@ -223,7 +223,7 @@ def _noise(config: Config, sizes: dict[str, int]) -> dict[str, float]:
     out = {}
     for client, rows in sizes.items():
         rate, steps = sampling(rows, config.settings.batch, config.settings.epochs)
-        out[client] = calibrate(config.privacy.epsilon, config.privacy.delta, rate, steps * config.rounds)
+        out[client] = scale_noise(config.privacy.epsilon, config.privacy.delta, rate, steps * config.rounds)
     return out
 
 
