@@ -48,7 +48,7 @@ def epsilon(history: Sequence[tuple[float, float, int]], delta: float) -> float:
 
 
 @lru_cache(maxsize=1024)
-def calibrate(target: float, delta: float, rate: float, steps: int) -> float:
+def scale_noise(target: float, delta: float, rate: float, steps: int) -> float:
     """Noise multiplier whose ε after `steps` steps at `rate` is at most `target`, and within 1% of it."""
     return subsampled.noise_for(target, delta, rate, steps)
 
