@@ -39,7 +39,7 @@ def debiased(counts: Floats, scale: float) -> Floats:
 
 
 def _tail(u: Floats) -> Floats:
-    """u·ln u less what unit noise adds to it far from zero."""
+    """u·ln u minus what unit noise adds to it far from zero."""
     return np.asarray(u * np.log(u) - 1.0 / (2.0 * u) - 1.0 / (2.0 * u**3))
 
 
