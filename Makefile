@@ -43,6 +43,7 @@ bench: $(VENV)/.test
 	$(BIN)/python benchmarks/search.py
 	$(BIN)/python benchmarks/regret.py
 	$(BIN)/python benchmarks/train.py
+	$(BIN)/python benchmarks/private.py
 	$(BIN)/python benchmarks/load.py
 
 # The paper's evaluation in small.

@@ -10,12 +10,15 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from dp_accounting.pld import privacy_loss_distribution as pld
 
 import fedwise as fw
 from conftest import SMALL
 from fedwise.data import schema as shipped
 from fedwise.errors import FedwiseError, PlanError
-from fedwise.planning import Request
+from fedwise.planning import EXACT_BELOW, Request
+from fedwise.privacy.accounting import LossDistribution, discrete_gaussian, gaussian_curve
+from fedwise.privacy.scales import SLACK, SLACK_GROWTH, covering_mu, gaussian_delta
 
 TWO_SENSITIVE = SMALL + '\n[columns.RACE]\nrole = "sensitive"\nlevels = [1, 2, 3]\n'
 
@@ -184,6 +187,10 @@ DISHONEST = {
     "mu of the continuous formula": lambda p: signed(
         p, charge_mu=float(np.sqrt(np.sum(p.sigmas**-2.0))) * 0.9999
     ),
+    "overstated mu": lambda p: signed(p, charge_mu=500.0),
+    "slightly overstated mu": lambda p: signed(p, charge_mu=p.mu * 1.01),
+    "mu that no ledger can hold": lambda p: signed(p, charge_mu=1e7),
+    "endless mu": lambda p: signed(p, charge_mu="inf"),
     "infinite mu": lambda p: signed(p, charge_mu="inf", tables=rescaled(p, 0.5)),
     "delta above 1": lambda p: signed(p, delta=1.5, tables=rescaled(p, 0.01)),
     "negative epsilon": lambda p: signed(p, promise_epsilon=-3.0, delta=1.5),
@@ -227,10 +234,121 @@ def test_continuous_noise_is_not_enough_where_the_lattice_is_coarse() -> None:
 
 def test_absurd_scales_are_checked_in_bounded_time(small_schema: fw.Schema) -> None:
     plan = fw.plan(small_schema)
-    # More noise than promised is honest; the exact accountant must not try to hold σ = 1e12 in memory.
-    tables = (*plan.tables[:-1], msgspec.structs.replace(plan.tables[-1], sigma=1e12))
-    signed(plan, tables=tables).verify()
-    signed(plan, tables=tuple(msgspec.structs.replace(t, sigma=1e12) for t in plan.tables)).verify()
+    # More noise than promised is honest if it is charged as such; the exact accountant must not try to hold
+    # σ = 1e12 in memory.
+    one = (*plan.tables[:-1], msgspec.structs.replace(plan.tables[-1], sigma=1e12))
+    every = tuple(msgspec.structs.replace(t, sigma=1e12) for t in plan.tables)
+    for tables in (one, every):
+        spent = math.sqrt(sum(table.sigma**-2.0 for table in tables))
+        signed(plan, tables=tables, charge_mu=(1 + SLACK) * spent).verify()
+
+
+def one_table(epsilon: float, **options: object) -> fw.Plan:
+    text = '[columns.A]\nrole = "feature"\nlevels = [0, 1]\n[columns.T]\nrole = "target"\nlevels = [0, 1]\n'
+    return fw.plan(fw.Schema.parse(text), epsilon, **options)
+
+
+@pytest.mark.parametrize("epsilon", [0.0005, 0.01, 0.1, 1.0, 20.0])
+def test_an_overstated_mu_is_refused_and_says_so(epsilon: float, small_schema: fw.Schema) -> None:
+    for plan in (fw.plan(small_schema, epsilon), one_table(epsilon)):
+        for mu in (plan.mu * 1.6, 500.0, 1e300):
+            with pytest.raises(PlanError, match="charges more than its noise costs; do not answer it"):
+                signed(plan, charge_mu=mu).verify()
+
+
+@pytest.mark.parametrize("calibration", ["tight", "rdp"])
+@pytest.mark.parametrize("epsilon", [1e-4, 0.003, 0.01, 0.1, 1.0, 5.0, 20.0, 100.0])
+@pytest.mark.parametrize("delta", [1e-12, 1e-5, 0.01])
+def test_every_honest_plan_is_accepted(
+    calibration: str, epsilon: float, delta: float, small_schema: fw.Schema
+) -> None:
+    for schema in (small_schema, shipped("income")):
+        for allocation in ("weighted", "uniform"):
+            fw.plan(schema, epsilon, delta=delta, calibration=calibration, allocation=allocation).verify()
+    one_table(epsilon, delta=delta, calibration=calibration).verify()
+
+
+def test_plans_made_by_version_0_1_0_are_accepted() -> None:
+    lines = (Path(__file__).parent / "fixtures" / "plans-0.1.0.ndjson").read_bytes().splitlines()
+    plans = [fw.Plan.decode(line) for line in lines]
+    assert len(plans) == 43
+    mixed = [p for p in plans if p.private and p.sigmas.min() < EXACT_BELOW <= p.sigmas.max()]
+    fine = [p for p in plans if p.private and p.sigmas.min() >= EXACT_BELOW]
+    assert mixed
+    assert fine
+
+
+def test_an_overstated_mu_costs_at_most_the_steps_of_the_search(small_schema: fw.Schema) -> None:
+    for plan in (fw.plan(small_schema), one_table(2.0), one_table(0.0005)):
+        spent = float(np.sqrt(np.sum(plan.sigmas**-2.0)))
+        accepted = []
+        for factor in np.linspace(1.0, 3.0, 41).tolist():
+            mu = spent * (1 + factor * (plan.mu / spent - 1))
+            try:
+                signed(plan, charge_mu=mu).verify()
+                accepted.append(factor)
+            except PlanError:
+                pass
+        assert accepted
+        assert max(accepted) <= SLACK_GROWTH**2 + 1e-9
+
+
+def coarse_and_fine(columns: int, sigma: float, epsilon: float) -> tuple[fw.Plan, float, float]:
+    """One table of little noise beside all others at σ = 2000: the plan, its promised δ and the true one.
+
+    Each group keeps the promise on its own, and so does the continuous formula of them all.
+    """
+    text = "".join(f'[columns.F{i}]\nrole = "feature"\nlevels = [0, 1]\n' for i in range(columns - 1))
+    schema = fw.Schema.parse(text + '[columns.T]\nrole = "target"\nlevels = [0, 1]\n')
+    asked = list(combinations(schema.names, 2))
+    fine = math.sqrt(len(asked) - 1) / EXACT_BELOW
+    total = math.hypot(1 / sigma, fine)
+    delta = 1.0001 * max(gaussian_delta(total, epsilon), LossDistribution.of([sigma]).delta(epsilon))
+    z, chance = discrete_gaussian(sigma)
+    true = float(chance @ gaussian_curve(fine, epsilon - (2 * z + 1) / (2 * sigma**2)))
+    # The same μ whatever the promise: enough to cover all tables, and not too much.
+    mu = covering_mu(np.array([1 / total]), LossDistribution.of([sigma], gaussian=fine))
+    plan = signed(
+        one_table(1.0),
+        schema=schema,
+        schema_digest=schema.digest,
+        promise_epsilon=epsilon,
+        delta=delta,
+        charge_mu=mu,
+        tables=tuple(
+            Request(pair=pair, shape=(2, 2), sigma=EXACT_BELOW if j else sigma)
+            for j, pair in enumerate(asked)
+        ),
+    )
+    return plan, delta, true
+
+
+@pytest.mark.parametrize(
+    ("columns", "sigma", "epsilon", "times"),
+    [(500, 0.3383855, 21.808867, 3.1), (300, 0.3383855, 21.808867, 2.2), (300, 0.4701851, 11.271349, 1.6)],
+)
+def test_coarse_and_fine_tables_are_composed_together(
+    columns: int, sigma: float, epsilon: float, times: float
+) -> None:
+    plan, delta, true = coarse_and_fine(columns, sigma, epsilon)
+    assert true > times * delta
+    with pytest.raises(PlanError, match="less noise than its promise"):
+        plan.verify()
+    with pytest.raises(PlanError, match="less noise than its promise"):
+        signed(plan, delta=true * 0.999).verify()
+    # No stricter than it needs to be: the true cost, and the grid's rounding of it, is accepted.
+    signed(plan, delta=true * 1.25).verify()
+
+
+def test_an_independent_accountant_agrees_on_coarse_and_fine_tables() -> None:
+    sigma, epsilon = 0.4701851, 11.271349
+    plan, delta, true = coarse_and_fine(300, sigma, epsilon)
+    fine = math.sqrt(len(plan.tables) - 1) / EXACT_BELOW
+    total = pld.from_discrete_gaussian_mechanism(sigma, value_discretization_interval=1e-4).compose(
+        pld.from_gaussian_mechanism(1 / fine, value_discretization_interval=1e-4)
+    )
+    assert total.get_delta_for_epsilon(epsilon) == pytest.approx(true, rel=0.01)
+    assert total.get_delta_for_epsilon(epsilon) > 1.6 * delta
 
 
 def test_words(small_schema: fw.Schema) -> None:

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import sys
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "fedwise"
+#: Where a module is not called as its distribution.
+DISTRIBUTION = {"sklearn": "scikit-learn", "vl_convert": "vl-convert-python"}
+#: Extras whose packages a room may import, besides the core's.
+EXTRAS = {
+    "training": ("train",),
+    "flower": ("train", "flower"),
+    "view": ("explore",),
+    "reporting": ("explore",),
+    "explore": ("explore",),
+    "data": ("acs",),
+}
 
 
 def tool(name: str) -> ModuleType:
@@ -56,6 +71,71 @@ def test_every_pin_is_of_something_we_need() -> None:
     direct = supply.project()
     pinned = supply.pins((ROOT / "constraints.txt").read_text())
     assert {name for group in direct.values() for name in group} <= set(pinned)
+
+
+def imported(texts: Iterable[str]) -> set[str]:
+    """Distributions of all absolute imports, wherever in the text they are; not ours, not the standard library's."""
+    names: set[str] = set()
+    for text in texts:
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+                names.add(node.module)
+    tops = {name.partition(".")[0] for name in names} - set(sys.stdlib_module_names) - {"fedwise"}
+    return {canonicalize_name(DISTRIBUTION.get(top, top)) for top in tops}
+
+
+def rooms() -> dict[str, set[str]]:
+    """What each package, and each module directly under fedwise, imports."""
+    return {
+        place.stem: imported(
+            file.read_text(encoding="utf-8") for file in ([place] if place.is_file() else place.rglob("*.py"))
+        )
+        for place in SOURCE.iterdir()
+        if place.suffix == ".py" or (place / "__init__.py").exists()
+    }
+
+
+def test_imports_are_seen_anywhere() -> None:
+    text = "import sklearn.metrics\nif x:\n    def f():\n        from vl_convert import y\nfrom . import z\nimport os"
+    assert imported([text, "from fedwise import plan\nimport tomli_w"]) == {
+        "scikit-learn",
+        "vl-convert-python",
+        "tomli-w",
+    }
+
+
+def test_what_is_imported_is_declared() -> None:
+    direct = {group: set(names) for group, names in supply.project().items()}
+    undeclared = {
+        room: sorted(found - direct["core"].union(*(direct[extra] for extra in EXTRAS.get(room, ()))))
+        for room, found in rooms().items()
+    }
+    assert {room: names for room, names in undeclared.items() if names} == {}
+
+
+def test_what_is_declared_is_imported() -> None:
+    direct = {group: set(names) for group, names in supply.project().items()}
+    found = rooms()
+    assert direct["core"] - set().union(*found.values()) == set()
+    for extra in ("train", "flower", "explore", "acs"):
+        used = set().union(*(names for room, names in found.items() if extra in EXTRAS.get(room, ())))
+        assert direct[extra] - used == set(), extra
+        # Twice declared is once too often: what the core needs is no part of an extra.
+        assert direct[extra] & direct["core"] == set(), extra
+
+
+def test_what_tests_and_tools_import_is_declared() -> None:
+    """The extras bring all that runs here; modules beside the tests are no distributions."""
+    folders = [ROOT / name for name in ("tests", "tools", "benchmarks", "experiments")]
+    files = [file for folder in folders for file in folder.rglob("*.py")]
+    own = {canonicalize_name(file.stem) for file in files}
+    own |= {canonicalize_name(folder.name) for top in folders for folder in top.rglob("*") if folder.is_dir()}
+    direct = {name for names in supply.project().values() for name in names}
+    indirect = {"ray"}  # flwr[simulation]
+    found = imported(file.read_text(encoding="utf-8") for file in files)
+    assert found - own - direct - indirect == set()
 
 
 def test_licences() -> None:

@@ -44,10 +44,16 @@ def main() -> None:
 
 
 def make_pool() -> fw.Pool:
-    """Fifty synthetic states with real noise."""
+    """Fifty synthetic states with real noise, each charged to a ledger of its own."""
     plan = fw.plan(synthetic.schema(), 1.0)
     states = synthetic.states(scale=0.25)
-    return fw.Pool.of(fw.release(plan, frame, client=name) for name, frame in states.items())
+    with tempfile.TemporaryDirectory() as folder:
+        return fw.Pool.of(
+            fw.release(
+                plan, frame, client=name, ledger=fw.Ledger(Path(folder) / f"{name}.db", 1.0, plan.delta)
+            )
+            for name, frame in states.items()
+        )
 
 
 def take_report(browser: Any, pool: fw.Pool, folder: Path) -> None:

@@ -1,84 +1,11 @@
 """fedwise: choose who trains before anyone trains.
 
-The public API. Heavy modules load when a name is first used, so that ``import fedwise`` is instant.
+The public API is what ``__init__.pyi`` beside this file imports. A module loads when one of its names is first
+used, so that ``import fedwise`` is instant.
 """
 
-from __future__ import annotations
-
-import importlib
-from typing import TYPE_CHECKING, Any
+import lazy_loader
 
 __version__ = "0.1.0"
 
-if TYPE_CHECKING:
-    from .auditing.audit import audit as audit
-    from .errors import FedwiseError as FedwiseError
-    from .forecasting import Forecast as Forecast
-    from .forecasting import Forecaster as Forecaster
-    from .objective.pfl import Terms as Terms
-    from .objective.pfl import Weights as Weights
-    from .owner.ledger import Ledger as Ledger
-    from .owner.release import Release as Release
-    from .owner.release import release as release
-    from .planning import Plan as Plan
-    from .planning import plan as plan
-    from .pool.pool import Pool as Pool
-    from .schema.schema import Column as Column
-    from .schema.schema import Role as Role
-    from .schema.schema import Schema as Schema
-    from .search import Annealing as Annealing
-    from .search import Exact as Exact
-    from .search import Greedy as Greedy
-    from .search import Selection as Selection
-    from .search.frontier import frontier as frontier
-    from .search.frontier import pareto as pareto
-    from .search.select import select as select
-    from .training.calibration import calibrate as calibrate
-    from .training.comparison import compare as compare
-    from .training.run import Run as Run
-    from .training.settings import Training as Training
-    from .training.workflow import train as train
-
-_HOME = {
-    "Annealing": "search",
-    "Column": "schema",
-    "Exact": "search",
-    "FedwiseError": "errors",
-    "Forecast": "forecasting",
-    "Forecaster": "forecasting",
-    "Greedy": "search",
-    "Ledger": "owner.ledger",
-    "Plan": "planning",
-    "Pool": "pool.pool",
-    "Release": "owner.release",
-    "Role": "schema",
-    "Run": "training.run",
-    "Schema": "schema",
-    "Selection": "search",
-    "Terms": "objective",
-    "Training": "training.settings",
-    "Weights": "objective",
-    "audit": "auditing.audit",
-    "calibrate": "training.calibration",
-    "compare": "training.comparison",
-    "frontier": "search.frontier",
-    "pareto": "search.frontier",
-    "plan": "planning",
-    "release": "owner.release",
-    "select": "search.select",
-    "train": "training.workflow",
-}
-
-__all__ = sorted(_HOME)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        value = getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'fedwise' has no attribute '{name}'")
-
-
-def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

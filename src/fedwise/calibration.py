@@ -22,6 +22,7 @@ from scipy.optimize import differential_evolution
 from scipy.stats import rankdata
 
 from .errors import FedwiseError
+from .files import format_toml
 from .objective.pfl import Weights
 
 Floats = npt.NDArray[np.float64]
@@ -72,9 +73,10 @@ class Calibration(msgspec.Struct, frozen=True):
                 f"{c.metric} {c.value:+.2f} [{c.low:+.2f}, {c.high:+.2f}]" for c in judgement.correlations
             )
             lines.append(f"# {judgement.name}: score {judgement.score:.3f}; {shown}")
-        lines.append("[weights]")
-        lines += [f"{name} = {getattr(self.weights, name):.6g}" for name in ("alpha", "beta", "gamma", "lam")]
-        return "\n".join(lines) + "\n"
+        weights = {
+            name: float(f"{getattr(self.weights, name):.6g}") for name in ("alpha", "beta", "gamma", "lam")
+        }
+        return "\n".join(lines) + "\n" + format_toml({"weights": weights})
 
 
 def fit_and_judge(

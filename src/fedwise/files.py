@@ -6,15 +6,20 @@ import os
 import re
 import tempfile
 import tomllib
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+import tomli_w
 
 from .errors import FedwiseError
 
 T = TypeVar("T")
+
+#: A list as tomli-w writes it, an item a line. Line breaks inside text are escaped, so these are all there are.
+_LONG_LIST = re.compile(r"^(.* = \[)\n((?:.*,\n)+)\]$", re.MULTILINE)
 
 #: Largest file any reader takes into memory. The largest honest release (2,000,000 cells) has 34 MB.
 MAX_BYTES = 40 * 1024 * 1024
@@ -74,15 +79,28 @@ def parse_toml(text: str, *, what: str, error: type[FedwiseError]) -> dict[str, 
         raise error(f"{what} is not valid TOML: {shorten(str(cause))}") from None
 
 
+def format_toml(tree: Mapping[str, Any]) -> str:
+    """TOML text of a tree of plain values, each list on one line, as a person would write it."""
+    text = tomli_w.dumps(tree, indent=0)
+    return _LONG_LIST.sub(lambda found: found[1] + found[2].strip(",\n").replace(",\n", ", ") + "]", text)
+
+
 def shorten(text: str) -> str:
     """One printable line of sane length: the maker of a file chooses part of many messages."""
     return "".join(c if c.isprintable() else "?" for c in text[:300].replace("`", "'"))
 
 
 def write_new(
-    path: Path, data: bytes, *, force: bool = False, error: type[FedwiseError] = FedwiseError
+    path: Path,
+    data: bytes,
+    *,
+    force: bool = False,
+    error: type[FedwiseError] = FedwiseError,
+    mode: int | None = None,
 ) -> None:
     """Write a file whole: a reader sees the old file, the new one, or none, never half of one.
+
+    Its permissions are `mode`, or those of any new file of this process.
 
     Raises
     ------
@@ -98,7 +116,7 @@ def write_new(
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, file_mode())
+        os.chmod(temporary, file_mode() if mode is None else mode)
         if not force and linked(temporary, path):
             discard(temporary)
         else:
@@ -115,6 +133,13 @@ def write_new(
         if temporary is not None:
             discard(temporary)
         raise
+
+
+def check_room(path: Path, size: int, *, error: type[FedwiseError] = FedwiseError) -> None:
+    """Write and remove a file of this size beside `path`, or `error`: what follows must not fail for want of room."""
+    trial = path.with_name(f".{path.name[:40]}.trial")
+    write_new(trial, bytes(size), force=True, error=error)
+    discard(trial)
 
 
 def linked(temporary: str, path: Path) -> bool:

@@ -18,16 +18,29 @@ from .errors import PlanError
 from .files import decode, read_bytes, shorten, write_new
 from .objective.pfl import Weights, pair_weights, term_of
 from .privacy.accounting import STEP, TAIL, LossDistribution
-from .privacy.scales import calibrate, check_promise, covers, gaussian_delta
+from .privacy.scales import (
+    SLACK,
+    SLACK_GROWTH,
+    calibrate,
+    check_promise,
+    covers,
+    gaussian_delta,
+    keeps,
+    overstates,
+)
 from .schema.layout import Layout
 from .schema.schema import Schema
 
 FORMAT: Literal["fedwise/plan/1"] = "fedwise/plan/1"
 #: More cells than this do not fit a release that people can read and servers can sum.
 MAX_CELLS = 2_000_000
-#: Plans of others are checked with the exact accountant where σ is below this; above, the closed formula is
-#: as good, and the accountant's arrays would grow with σ.
+#: Plans of others are checked with the exact accountant of discrete noise where σ is below this. Tables above
+#: enter it together as one continuous Gaussian: their lattice no longer matters, and the accountant's arrays
+#: would grow with σ.
 EXACT_BELOW = 2000.0
+#: What the continuous Gaussian's μ is enlarged by, relatively, so that it is nowhere better than discrete noise
+#: of σ ≥ EXACT_BELOW. The true difference is about 1/(24σ²), 1e-8.
+LATTICE = 1e-6
 #: Bounds on σ that any promise within bounds respects; beyond them squares overflow.
 LEAST_SIGMA, MOST_SIGMA = 1e-3, 1e13
 #: Work of the exact accountant on a plan of others (numbers in its grid times distinct scales): about a second.
@@ -119,8 +132,10 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, k
         # A digest proves that nothing changed on the way, not that the maker was honest: check the promise.
         if self.private and _work(self.sigmas) > MAX_WORK:
             raise PlanError(f"{where} has too many or too different noise scales to check; do not answer it")
-        if self.private and not _keeps(tuple(self.sigmas.tolist()), self.epsilon, self.delta, self.mu):
-            raise PlanError(f"{where} carries less noise than its promise needs; do not answer it")
+        if self.private:
+            verdict = _judge(tuple(self.sigmas.tolist()), self.epsilon, self.delta, self.mu)
+            if verdict is not None:
+                raise PlanError(f"{where} {verdict}; do not answer it")
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
@@ -175,33 +190,49 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, k
         return "\n".join(lines)
 
 
+def _fine(sigmas: npt.NDArray[np.float64]) -> float:
+    """μ of one continuous Gaussian that is nowhere better than all tables of σ ≥ `EXACT_BELOW` together."""
+    fine = sigmas[sigmas >= EXACT_BELOW]
+    return (1 + LATTICE) * math.sqrt(float(np.sum(fine**-2.0)))
+
+
 def _work(sigmas: npt.NDArray[np.float64]) -> float:
     """Size of the exact accountant's task: numbers in its grid (`LossDistribution.of`) times distinct scales."""
     scales, repeats = np.unique(sigmas[sigmas < EXACT_BELOW], return_counts=True)
     if scales.size == 0:
         return 0.0
-    rho = float(np.sum(repeats / (2 * scales**2)))
+    rho = float(np.sum(repeats / (2 * scales**2))) + _fine(sigmas) ** 2 / 2
     grid = 2 * math.sqrt(4 * rho * math.log(1 / TAIL)) * float(scales[-1]) / STEP
     return grid * (scales.size + 4)  # 4: putting the grid in order and reading its curve
 
 
 @lru_cache(maxsize=64)
-def _keeps(sigmas: tuple[float, ...], epsilon: float, delta: float, mu: float) -> bool:
-    """Whether discrete Gaussian noise of these scales keeps the promise, and `mu` does not play it down.
+def _judge(sigmas: tuple[float, ...], epsilon: float, delta: float, mu: float) -> str | None:
+    """What is wrong with the noise or the charge of a plan, or None.
 
-    The continuous formula is checked over all tables, the exact discrete one over those whose noise is
-    small enough for the difference to matter. Cached: every release of a pool carries the same plan.
+    Discrete Gaussian noise of these scales must keep the promise, all tables together, and `mu` must be what
+    it costs: less would let a ledger overspend, more would empty it for nothing. Cached: every release of a
+    pool carries the same plan.
     """
+    too_little = "carries less noise than its promise needs"
+    too_low, too_high = "charges less than its noise costs", "charges more than its noise costs"
     scales = np.array(sigmas)
-    spent = math.sqrt(float(np.sum(scales**-2.0)))
-    if gaussian_delta(spent, epsilon) > delta or mu < spent:
-        return False
+    spent = (1 + LATTICE) * math.sqrt(float(np.sum(scales**-2.0)))
+    if gaussian_delta(spent, epsilon) > delta:
+        return too_little
+    if not mu >= spent:
+        return too_low
     coarse = scales[scales < EXACT_BELOW]
     if coarse.size == 0:
-        return True
-    losses = LossDistribution.of(coarse)
-    # The tolerances are the rounding of another machine's Fourier transform.
-    return losses.delta(epsilon) <= delta * (1 + 1e-6) + 1e-14 and covers(mu, losses, tolerance=1e-6)
+        # All tables are one Gaussian, and its own μ covers it.
+        return too_high if mu > (1 + SLACK * SLACK_GROWTH) * spent else None
+    losses = LossDistribution.of(coarse, gaussian=_fine(scales))
+    if not keeps(losses, epsilon, delta):
+        return too_little
+    # The tolerance is the rounding of another machine's Fourier transform.
+    if not covers(mu, losses, tolerance=1e-6):
+        return too_low
+    return too_high if overstates(mu, scales, losses) else None
 
 
 def plan(

@@ -189,7 +189,7 @@ def test_no_seed_is_written_and_none_is_taken(monkeypatch: pytest.MonkeyPatch) -
     for _ in range(12):
         np.random.seed(7)
         random.seed(7)
-        made = fw.release(plan, frame, client="x")
+        made = fw.release(plan, frame, client="x", uncharged=True)
         seen.append(tuple(np.asarray(made.counts).tolist()))
     # Twelve cells of σ ≈ 4 repeat with probability below 1e-12.
     assert len(set(seen)) == len(seen)
@@ -218,7 +218,7 @@ for _ in range(int(sys.argv[2])):
     pid = os.fork()
     if pid == 0:
         frame = pl.DataFrame({"A": [0], "S": [0], "T": [0]})
-        counts = [fw.release(plan, frame, client="x").counts.tolist() for _ in range(20)]
+        counts = [fw.release(plan, frame, client="x", uncharged=True).counts.tolist() for _ in range(20)]
         os.write(write, json.dumps(counts).encode())
         os._exit(0)
     os.close(write)
@@ -247,7 +247,9 @@ def test_clients_with_the_same_rows_get_independent_noise() -> None:
     plan = plan_of("all tables")
     frame = DATA["some records"]
     drawn = {
-        name: np.concatenate([fw.release(plan, frame, client=name).counts for _ in range(20)]).astype(float)
+        name: np.concatenate(
+            [fw.release(plan, frame, client=name, uncharged=True).counts for _ in range(20)]
+        ).astype(float)
         for name in ("ash", "birch", "cedar")
     }
     scale = np.tile(plan.layout.per_cell(plan.sigmas), 20)

@@ -12,6 +12,7 @@ import pytest
 import fedwise as fw
 from browser.browser_kit import federation
 from fedwise.explore import Explorer
+from fedwise.explore.redirect import Redirect
 from fedwise.pool.pool import Pool
 
 pytestmark = pytest.mark.browser
@@ -87,6 +88,18 @@ def test_wrong_token_is_refused(tab: Any, explorer: Explorer) -> None:
         assert answer.status == 403
         assert "Refused" in tab.page.inner_text("body")
     tab.complaints.clear()  # the browser notes each refusal
+
+
+def test_the_redirect_file_leads_to_the_page(tab: Any, explorer: Explorer) -> None:
+    redirect = Redirect(explorer.url)
+    try:
+        tab.page.goto(redirect.uri)
+        tab.page.wait_for_url(explorer.url)
+        tab.page.wait_for_selector("#federation[data-answered]")
+        tab.page.reload()
+        tab.page.wait_for_selector("#federation[data-answered]")
+    finally:
+        redirect.remove()
 
 
 def test_another_origin_cannot_read(tab: Any, explorer: Explorer, stranger: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import fedwise as fw
 from cli.cli_kit import RELEASE, Run, check_refused, snapshot
+from conftest import SMALL
 
 
 def test_plan_release_inspect_budget(run: Run, ready: Path) -> None:
@@ -87,9 +88,18 @@ def test_draft(run: Run, ready: Path) -> None:
 
 def test_epsilon_inf_says_so_everywhere(run: Run, ready: Path) -> None:
     assert "NO PRIVACY" in run("plan", "schema.toml", "--epsilon", "inf", "-o", "open.json").err
-    outcome = run("release", "open.json", "people.csv", "-c", "CA")
+    before = snapshot(ready)
+    (ready / "people.csv").rename(ready / "away.csv")
+    check_refused(run("release", "open.json", "people.csv", "-c", "CA"), "--no-privacy")  # no row was read
+    (ready / "away.csv").rename(ready / "people.csv")
+    assert snapshot(ready) == before
+    outcome = run("release", "open.json", "people.csv", "-c", "CA", "--no-privacy")
     assert outcome.code == 0
+    assert "6 exact tables" in outcome.err
     assert "not private" in outcome.err
+    words = ("release", "open.json", "people.csv", "-c", "NY", "--no-privacy", "-o", "ny/NY.release.json")
+    assert run(*words, "--json").json["label"] == "not private"
+    assert fw.Release.load(ready / "CA.release.json").label == "not private"
     assert "NO PRIVACY" in outcome.err
     assert "NO PRIVACY" in run("inspect", "CA.release.json").err
     assert run("inspect", "CA.release.json", "--json").json["private"] is False
@@ -117,8 +127,10 @@ def test_force_overwrites(run: Run, ready: Path) -> None:
 
 def test_over_budget_exits_3_with_the_sums(run: Run, ready: Path) -> None:
     assert run(*RELEASE).code == 0
+    fw.plan(fw.Schema.parse(SMALL), 1.5).save(ready / "more.json")
+    another = ("release", "more.json", "people.csv", "-c", "CA", "-o", "again.json")
     before = snapshot(ready)
-    outcome = run(*RELEASE, "-o", "again.json")
+    outcome = run(*another)
     assert outcome.code == 3
     assert outcome.out == ""
     assert "Traceback" not in outcome.err
@@ -126,20 +138,72 @@ def test_over_budget_exits_3_with_the_sums(run: Run, ready: Path) -> None:
         assert word in outcome.err
     assert snapshot(ready) == before
     assert run("budget", "people.csv.ledger.db", "--set-epsilon", "4").code == 0
-    assert run(*RELEASE, "-o", "again.json").code == 0
+    assert run(*another).code == 0
+
+
+def test_the_same_plan_gets_the_same_release_and_is_charged_once(run: Run, ready: Path) -> None:
+    first = run(*RELEASE, "--json")
+    assert first.json["repeated"] is False
+    again = run(*RELEASE, "-o", "again.json")
+    assert again.code == 0
+    assert "answered before; the same release is handed over, nothing is charged" in again.err
+    assert (ready / "again.json").read_bytes() == (ready / "CA.release.json").read_bytes()
+    # --force is about the file that is written, not about the noise.
+    forced = run(*RELEASE, "--force", "--json")
+    assert forced.json["repeated"] is True
+    assert (ready / "CA.release.json").read_bytes() == (ready / "again.json").read_bytes()
+    assert len(fw.Ledger(ready / "people.csv.ledger.db").history()) == 1
+    # Another client or another plan is another release.
+    assert run("budget", "people.csv.ledger.db", "--set-epsilon", "4").code == 0
+    assert run(*RELEASE[:3], "--client", "NY").code == 0
+    assert len(fw.Ledger(ready / "people.csv.ledger.db").history()) == 2
+
+
+def test_a_largest_epsilon(run: Run, ready: Path) -> None:
+    (ready / "people.csv").rename(ready / "away.csv")  # no row is read for a refusal
+    before = snapshot(ready)
+    check_refused(run(*RELEASE, "--max-epsilon", "0.5"), "epsilon 0.5 at most (--max-epsilon), got 1", code=3)
+    fw.plan(fw.Schema.parse(SMALL), float("inf")).save(ready / "open.json")
+    check_refused(
+        run("release", "open.json", "people.csv", "-c", "CA", "--no-privacy", "--max-epsilon", "100"),
+        "got inf",
+        code=3,
+    )
+    for nonsense in ("0", "nan", "-1"):
+        check_refused(run(*RELEASE, f"--max-epsilon={nonsense}"), "max_epsilon must be above 0")
+    (ready / "open.json").unlink()
+    assert snapshot(ready) == before
+    (ready / "away.csv").rename(ready / "people.csv")
+    assert run(*RELEASE, "--max-epsilon", "1").code == 0
+
+
+def test_an_overstated_charge_neither_empties_nor_damages_a_ledger(run: Run, ready: Path) -> None:
+    assert run(*RELEASE, "--budget", "5").code == 0
+    before = snapshot(ready)
+    for mu in (500.0, 1e7):
+        hostile = msgspec.structs.replace(fw.plan(fw.Schema.parse(SMALL), 0.1), charge_mu=mu, digest="")
+        text = msgspec.structs.replace(hostile, digest=hostile.compute_digest()).encode()
+        (ready / "hostile.json").write_bytes(text)
+        words = ("release", "hostile.json", "people.csv", "-c", "CA", "-o", "x.json")
+        check_refused(run(*words), "charges more than its noise costs")
+        (ready / "hostile.json").unlink()
+        assert snapshot(ready) == before
+    assert fw.Ledger(ready / "people.csv.ledger.db").balance().remaining > 3
 
 
 def test_inspect_exits_1_on_a_doctored_release(run: Run, ready: Path) -> None:
     plan = fw.Plan.load(ready / "plan.json")
-    made = fw.release(plan, ready / "people.csv", client="CA")
+    made = fw.release(plan, ready / "people.csv", client="CA", uncharged=True)
     tables = list(made.tables)
     tables[0] = msgspec.structs.replace(tables[0], counts=[c + 2000 for c in tables[0].counts])
     (ready / "r").mkdir()
     msgspec.structs.replace(made, tables=tuple(tables)).save(ready / "r" / "CA.release.json")
-    fw.release(plan, ready / "people.csv", client="NY").save(ready / "r" / "NY.release.json")
+    fw.release(plan, ready / "people.csv", client="NY", uncharged=True).save(ready / "r" / "NY.release.json")
     outcome = run("inspect", "r", "--json")
     assert outcome.code == 1
     assert outcome.json["flagged"] == ["CA"]
+    assert outcome.json["label"] == "not charged"
     told = run("inspect", "r")
     assert told.code == 1
+    assert "NOT CHARGED" in told.err
     assert "contradict" in told.err

@@ -193,7 +193,7 @@ MISTAKES: dict[str, tuple[Callable[[Path], None] | None, tuple[object, ...], str
     "draft of an empty file": (
         write("e.csv", ""),
         ("plan", "--init", "e.csv", "-o", "s.toml"),
-        "cannot be read as CSV",
+        "is empty; it needs at least a header line",
     ),
 }
 
@@ -237,8 +237,11 @@ def test_a_charged_ledger_survives_mistakes(run: Run, ready: Path) -> None:
         run("release", "open.json", "people.csv", "-c", "x"), "must not be released without privacy"
     )
     assert not (ready / "x.release.json").exists()
-    # The same data again, on purpose: charged a second time.
+    # The same plan again is the same release, and charged once; another plan is charged.
     assert run(*RELEASE, "--force").code == 0
+    assert len(fw.Ledger(ready / "people.csv.ledger.db").history()) == 1
+    fw.plan(fw.Schema.parse(SMALL), 0.5).save(ready / "half.json")
+    assert run("release", "half.json", "people.csv", "-c", "CA", "--force").code == 0
     assert len(fw.Ledger(ready / "people.csv.ledger.db").history()) == 2
 
 

@@ -58,6 +58,9 @@ missing = "other"
 [columns.SEX]
 role = "sensitive"
 levels = [1, 2]
+missing = "stop"
+unknown = "stop"
+model = "one-hot"
 
 [columns.RACE]
 role = "sensitive"

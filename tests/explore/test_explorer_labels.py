@@ -12,7 +12,7 @@ from conftest import SMALL
 from fedwise.explore.question import Question
 from fedwise.explore.session import Session
 from fedwise.objective.pfl import Weights
-from reporting.report_kit import make_releases, people
+from reporting.report_kit import charged_release, make_releases, people
 
 NAMES = ("CA", "NY", "TX")
 
@@ -22,14 +22,22 @@ def releases(kind: str) -> list[fw.Release]:
     if kind == "not private":
         return list(make_releases(schema, NAMES, epsilon=math.inf, rows=500))
     plan = fw.plan(schema, 1.0)
-    real = [fw.release(plan, people(500, i), client=name) for i, name in enumerate(NAMES)]
+    real = [charged_release(plan, people(500, i), name) for i, name in enumerate(NAMES)]
+    if kind == "uncharged":
+        real[-1] = fw.release(plan, people(500, 7), client="TX", uncharged=True)
     if kind == "mixed":
         real[-1] = fw.release(plan, people(500, 7), client="TX", simulated=True, seed=7)
     return real
 
 
 @pytest.mark.parametrize(
-    ("kind", "label"), [("not private", "not private"), ("mixed", "simulated"), ("private", "private")]
+    ("kind", "label"),
+    [
+        ("not private", "not private"),
+        ("mixed", "simulated"),
+        ("uncharged", "not charged"),
+        ("private", "private"),
+    ],
 )
 def test_label_reaches_the_page_the_answers_and_the_downloads(kind: str, label: str) -> None:
     session = Session(fw.Pool.of(releases(kind)))

@@ -149,6 +149,24 @@ def test_every_answer_is_locked_down(browser: Browser, method: str, path: str) -
     assert answer.headers["cross-origin-resource-policy"] == "same-origin"
 
 
+def test_another_site_may_show_the_page_but_not_frame_or_fetch_it(browser: Browser) -> None:
+    tab = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+    assert browser.known("GET", "/", headers=tab).status == 200
+    assert browser.ask("GET", "/wrong/", headers=tab).status == 403
+    for change in (
+        {"sec-fetch-dest": "iframe"},
+        {"sec-fetch-dest": "embed"},
+        {"sec-fetch-mode": "no-cors"},
+        {"sec-fetch-mode": "cors"},
+        {"origin": "null"},
+        {"host": "evil.example"},
+    ):
+        assert browser.known("GET", "/", headers={**tab, **change}).status == 403, change
+    for method, path in ROUTES:
+        if path != "/":
+            assert browser.known(method, path, body=GOOD, headers=tab).status == 403, path
+
+
 def test_localhost_and_same_origin_pass(browser: Browser) -> None:
     host = f"localhost:{PORT}"
     headers = {"host": host, "origin": f"http://{host}", "sec-fetch-site": "same-origin"}

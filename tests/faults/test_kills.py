@@ -24,6 +24,7 @@ POINTS = {
         ("sql INSERT INTO", 1),
         ("noise", 0),
         ("link .X", 0),
+        ("link .X", 1),
         ("remove .X", 0),
     ),
     "select": (("link", 0),),

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -290,3 +293,77 @@ def test_secure_aggregation_is_the_guards_own(tmp_path, small_schema, model, mod
         assert send(grid, "evaluate", content(model)).has_error()
     balance = fw.Ledger(tmp_path / "ash/budget.db").balance()
     assert (balance.rounds, balance.open_rounds) == ((2, 0) if "train_epsilon" in terms else (0, 2))
+
+
+POINTS = {
+    "before the policy is read": ("fedwise.flower.guard.find_policy", True),
+    "before the charge": ("fedwise.owner.ledger.lines.add_training", True),
+    "inside the transaction": ("fedwise.owner.ledger.lines.add_training", False),
+    "before rows are read": ("fedwise.flower.training.find_data", True),
+    "before noise is drawn": ("fedwise.training.private.rounded_gaussian", True),
+    "after noise is drawn": ("fedwise.training.private.rounded_gaussian", False),
+    "before the reply is written": ("fedwise.flower.training.write_update", True),
+    "after the reply is written": ("fedwise.flower.training.write_update", False),
+}
+#: A process that forks a node for each job, so that the imports are paid once and no thread is forked with them.
+NODES = """
+import json, os, pkgutil, sys
+from fedwise import Schema
+from fedwise.flower import InProcessGrid, train_app
+from fedwise.flower.training import write_vector
+from fedwise.training.encoding import Encoder
+from fedwise.training.model import Model
+from flwr.app import ConfigRecord, Message, RecordDict
+import fedwise.owner.answer, fedwise.training.private, polars, opendp.prelude
+
+def node(policy, place, before):
+    if place:
+        module, name = place.rsplit(".", 1)
+        home, real = pkgutil.resolve_name(module), pkgutil.resolve_name(place)
+        def dying(*args, **options):
+            if not before:
+                real(*args, **options)
+            os._exit(9)
+        setattr(home, name, dying)
+    schema = Schema.load(policy.replace("policy.toml", "schema.toml"))
+    model = Model.named("8", Encoder(schema).width)
+    grid = InProcessGrid(train_app(schema=schema, model=model, weight="equal"), [{"policy": policy}])
+    content = RecordDict({"arrays": write_vector(model, model.initial(0)), "config": ConfigRecord()})
+    (reply,) = grid.send_and_receive([Message(content, 1001, "train")])
+    os._exit(1 if reply.has_error() else 0)
+
+for line in sys.stdin:
+    job = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        try:
+            node(*job)
+        finally:
+            os._exit(2)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+def test_a_kill_at_any_point_of_a_round_leaves_the_ledger_at_or_above_what_left(tmp_path):
+    """An answered round, one that is killed, an answered one; this test is the coordinator and knows what left."""
+    terms = {"train_epsilon": 4.0, "train_rounds": 9, "train_population": 400}
+    homes = {point: make_node(tmp_path / str(i), "ash", **terms)["policy"] for i, point in enumerate(POINTS)}
+    jobs = [
+        job
+        for point, (place, before) in POINTS.items()
+        for job in ([homes[point], "", True], [homes[point], place, before], [homes[point], "", True])
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", NODES],
+        input="".join(json.dumps(job) + "\n" for job in jobs),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    codes = [int(word) for word in done.stdout.split()]
+    assert codes == [0, 9, 0] * len(POINTS), done.stderr
+    for point, policy in homes.items():
+        charged = fw.Ledger(policy.replace("policy.toml", "budget.db")).balance().rounds
+        free = point in ("before the policy is read", "before the charge", "inside the transaction")
+        assert charged == (2 if free else 3), point

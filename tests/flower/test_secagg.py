@@ -6,12 +6,21 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
 from flwr.serverapp.strategy import FedAdam, FedAvg
 
 from fedwise.errors import FedwiseError
 from fedwise.flower import FederationGrid, InProcessGrid, SecAgg, guard_mod, secagg_mod
+from fedwise.flower.grid import GridView
 from fedwise.flower.secagg import SecAggHalted
-from fedwise.flower.secagg_wire import RECORD, Masked, read_answer
+from fedwise.flower.secagg_wire import (
+    RECORD,
+    Masked,
+    Opened,
+    Shares,
+    read_answer,
+    write,
+)
 from fedwise.flower.training import LOSS_ACTION
 from flower.kit import SpyGrid
 
@@ -225,6 +234,24 @@ def test_evaluation_is_the_weighted_mean_of_the_cohort():
     assert not any(reply.content.metric_records for reply in spy.received)
 
 
+def test_a_client_with_other_metrics_than_the_rest_is_left_out():
+    def evaluate(message, context):
+        node = context.node_id
+        extra = {"more": 1.0} if node == 1001 else {}
+        metrics = MetricRecord({"loss": node / 1000, "num-examples": WEIGHTS[node], **extra})
+        return Message(RecordDict({"metrics": metrics}), reply_to=message)
+
+    _, masked = build(guard_mod, secagg_mod, evaluate=evaluate)
+    messages = [Message(RecordDict(), node, "evaluate") for node in WEIGHTS]
+    (reply,) = secure(masked).send_and_receive(messages)
+    rest = [1002, 1003, 1004]
+    expected = np.average([node / 1000 for node in rest], weights=[WEIGHTS[node] for node in rest])
+    assert dict(reply.content.metric_records["metrics"]) == {
+        "loss": pytest.approx(expected, abs=1e-8),
+        "num-examples": 1.0,
+    }
+
+
 def test_a_metric_that_is_a_list_is_refused():
     def evaluate(message, context):
         metrics = MetricRecord({"curve": [0.1, 0.2], "num-examples": 7})
@@ -283,3 +310,81 @@ def test_what_the_grid_does_not_take():
         grid.send_and_receive(apart)
     with pytest.raises(FedwiseError, match="on_halt must be"):
         secure(masked, on_halt="ignore")
+
+
+class ProtoGrid(GridView):
+    """Everything goes through Flower's wire format, both ways, and so does what nodes remember."""
+
+    def send_and_receive(self, messages, *, timeout=None):
+        def copied(content):
+            proto = recorddict_to_proto(content)
+            return recorddict_from_proto(type(proto).FromString(proto.SerializeToString()))
+
+        out = []
+        for message in messages:
+            context = self.grid.contexts[message.metadata.dst_node_id]
+            context.state = copied(context.state)
+            message.content = copied(message.content)
+            (reply,) = self.grid.send_and_receive([message])
+            if not reply.has_error():
+                reply.content = copied(reply.content)
+            out.append(reply)
+        return out
+
+
+def test_the_protocol_survives_flowers_wire_format_and_its_large_node_ids():
+    app = ClientApp(mods=[secagg_mod])
+    app.train()(train)
+    grid = InProcessGrid(app, 3)
+    large = [2**64 - 1, 2**63, 5]
+    names = dict(zip(large, grid.contexts, strict=True))
+    for node, old in names.items():
+        grid.contexts[node] = grid.contexts.pop(old)
+        grid.contexts[node].node_id = node
+        WEIGHTS[node] = WEIGHTS[old]
+    try:
+        content = RecordDict(
+            {"arrays": zeros(), "config": ConfigRecord({"lr": 0.1, "names": ["z", "a"], "n": 3})}
+        )
+        (reply,) = secure(ProtoGrid(grid)).send_and_receive(
+            [Message(content, node, "train") for node in large]
+        )
+        weights = [WEIGHTS[node] for node in large]
+        for name in SHAPES:
+            expected = np.average([update_of(node)[name] for node in large], axis=0, weights=weights)
+            found = reply.content.array_records["arrays"][name].numpy()
+            np.testing.assert_allclose(found, expected, atol=bound(8.0, 1000, large))
+    finally:
+        for node in large:
+            del WEIGHTS[node]
+
+
+@pytest.mark.parametrize("broken", ["too few sealed", "bad share", "bad key share", "no shares"])
+def test_a_faulty_client_stops_the_round_with_a_sentence(broken):
+    """What a client sends is checked before it is used: no traceback, no wrong mean."""
+
+    def faulty(message, context, call_next):
+        reply = secagg_mod(message, context, call_next)
+        answer = read_answer(reply.content)
+        if context.node_id == 1001 and isinstance(answer, Shares) and broken == "too few sealed":
+            reply.content[RECORD] = write(Shares({}))
+        if context.node_id == 1001 and isinstance(answer, Opened):
+            shares = dict(answer.shares)
+            if broken == "bad share":
+                shares[1002] = shares[1002][:4] + bytes(48)
+            elif broken == "bad key share":
+                shares[1004] = shares[1004][:4] + bytes(32) + shares[1004][36:]
+            elif broken == "no shares":
+                shares = {}
+            reply.content[RECORD] = write(Opened(shares))
+        return reply
+
+    spy, masked = build(faulty)
+    leaves_at(spy, 1004, 3)
+    options = {"reconstruction_threshold": 3, "retries": 0}
+    if broken == "too few sealed":
+        with pytest.raises(SecAggHalted, match="sharing of keys: 3 of 4"):
+            average(FedAvg(fraction_evaluate=0.0), secure(masked, **options))
+        return
+    with pytest.raises(FedwiseError, match="shares that do not fit together"):
+        average(FedAvg(fraction_evaluate=0.0), secure(masked, **options))

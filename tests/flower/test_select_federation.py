@@ -246,7 +246,7 @@ def test_an_answer_to_another_plan_is_left_out(tmp_path, plan, small_schema):
 
     def change(made):
         if made.client == "ash":
-            answer = fw.release(other, tmp_path / "ash/rows.parquet", client="ash")
+            answer = fw.release(other, tmp_path / "ash/rows.parquet", client="ash", uncharged=True)
             return wire.released(answer.encode())
         return None
 

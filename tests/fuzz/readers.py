@@ -181,7 +181,7 @@ class ReleaseReader(Reader):
         frames.append(make_people(60))
         found = []
         for plan, frame in zip(plans(), frames, strict=True):
-            kind = {"simulated": True, "seed": 1} if plan.private else {}
+            kind = {"simulated": True, "seed": 1} if plan.private else {"no_privacy": True}
             found.append(fw.release(plan, frame, client="ash", **kind).encode())
         return found
 

@@ -103,9 +103,10 @@ def write_inputs(folder: Path, rows: pl.DataFrame, plan: fw.Plan) -> list[Path]:
 #: What people type, and the exit code. ``{n}`` is a fresh number, so that outputs do not collide.
 COMMANDS: tuple[tuple[str, int], ...] = (
     ("release plan.json rows.parquet -c ash -o a.json --budget 1.6", 0),
-    ("release plan.json rows.parquet -c ash -o b.json --json", 0),
-    ("release plan.json rows.parquet -c ash -o c.json", 3),
-    ("release plan.json rows.parquet -c ash -o c.json --debug", 3),
+    ("release plan.json rows.parquet -c elm -o b.json --json", 0),
+    ("release plan.json rows.parquet -c oak -o c.json", 3),
+    ("release plan.json rows.parquet -c oak -o c.json --debug", 3),
+    ("release plan.json rows.parquet -c ash -o again.json", 0),
     ("release plan.json rows.parquet -c ash -o a.json", 2),
     ("release plan.json rows.parquet -c ../ash -o d.json", 2),
     ("release plan.json rows.parquet -c ash -o e.json --schema other.toml", 2),
@@ -242,6 +243,7 @@ def failures(rows: pl.DataFrame, plan: fw.Plan, folder: Path) -> list[Callable[[
     spent = fw.Ledger(folder / "spent.db", 0.5)
 
     def release(asked: fw.Plan, frame: Any, **options: Any) -> Callable[[], object]:
+        options = options or {"uncharged": True}
         return lambda: fw.release(asked, frame, client="ash", **options)
 
     return [
@@ -258,7 +260,7 @@ def failures(rows: pl.DataFrame, plan: fw.Plan, folder: Path) -> list[Callable[[
         release(plan, folder / "ragged.csv"),
         release(plan, folder / "cut.parquet"),
         release(plan, rows, ledger=spent),
-        lambda: fw.release(plan, rows, client=STRANGE[:3] + "/x"),
+        lambda: fw.release(plan, rows, client=STRANGE[:3] + "/x", uncharged=True),
     ]
 
 
@@ -288,7 +290,7 @@ def test_cells_are_exact_no_more_often_than_noise_allows(
 ) -> None:
     """30 releases: an honest cell is accused once in 10⁹ runs, one that leaves without noise always."""
     few = rows.head(3000)
-    releases = [fw.release(plan, few, client="ash") for _ in range(30)]
+    releases = [fw.release(plan, few, client="ash", uncharged=True) for _ in range(30)]
     assert repeated_cells(releases, few) == []
     module = sys.modules["fedwise.owner.release"]
     real = module.add_noise
@@ -299,7 +301,9 @@ def test_cells_are_exact_no_more_often_than_noise_allows(
         return noisy
 
     monkeypatch.setattr(module, "add_noise", leaky)
-    assert repeated_cells([fw.release(plan, few, client="ash") for _ in range(30)], few) == [5]
+    assert repeated_cells([fw.release(plan, few, client="ash", uncharged=True) for _ in range(30)], few) == [
+        5
+    ]
 
 
 # --- Over Flower ---------------------------------------------------------------------------------------------
@@ -444,7 +448,7 @@ def test_planted_leaks_are_found(
 ) -> None:
     leak(monkeypatch, rows)
     with Watch(home, home.parent / "vault") as watch:
-        fw.release(plan, rows, client="ash").save(home / "ash.release.json")
+        fw.release(plan, rows, client="ash", uncharged=True).save(home / "ash.release.json")
         shown = capfd.readouterr()
         watch.note("stdout", shown.out)
         watch.note("stderr", shown.err)
@@ -463,7 +467,7 @@ def test_a_count_in_an_error_text_is_found(
     monkeypatch.setattr("fedwise.schema.schema.encode_column", encode)
     with Watch(home, home.parent / "vault") as watch:
         with pytest.raises(DataError) as caught:
-            fw.release(plan, rows, client="ash")
+            fw.release(plan, rows, client="ash", uncharged=True)
         watch.note_error("failure", caught.value)
     found = watch.walk(secrets)
     assert any(f"number {RECORDS}" in what for what in found)

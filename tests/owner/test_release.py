@@ -23,8 +23,9 @@ from fedwise.owner.tables import count
 
 
 @pytest.fixture(scope="module")
-def made(small_schema: fw.Schema) -> fw.Release:
-    return fw.release(fw.plan(small_schema), make_people(500), client="CA")
+def made(small_schema: fw.Schema, tmp_path_factory: pytest.TempPathFactory) -> fw.Release:
+    ledger = fw.Ledger(tmp_path_factory.mktemp("ledger") / "l.db", 1.0)
+    return fw.release(fw.plan(small_schema), make_people(500), client="CA", ledger=ledger)
 
 
 def test_round_trip(made: fw.Release, tmp_path: Path) -> None:
@@ -53,10 +54,10 @@ def test_nothing_exact_is_inside(small_schema: fw.Schema) -> None:
     people = make_people(48_611)
     plan = fw.plan(small_schema, 0.01)
     exact = count(small_schema.encode(people), plan.layout).exact
-    numbers = set(map(int, fw.release(plan, people, client="x").counts))
+    numbers = set(map(int, fw.release(plan, people, client="x", uncharged=True).counts))
     # Each of 44 cells hits its own exact value with probability below 1/1000.
     assert len(set(exact.tolist()) & numbers) <= 3
-    text = fw.release(plan, people, client="x").encode()
+    text = fw.release(plan, people, client="x", uncharged=True).encode()
     assert b"48611" not in text
 
 
@@ -101,7 +102,7 @@ def test_names_that_escape_hide_or_break_terminals(
     with pytest.raises(ReleaseError, match="client name"):
         check_client(client)
     with pytest.raises(ReleaseError, match="client name"):
-        fw.release(fw.plan(small_schema), make_people(9), client=client)
+        fw.release(fw.plan(small_schema), make_people(9), client=client, uncharged=True)
     with pytest.raises(ReleaseError, match="client name") as caught:
         msgspec.structs.replace(made, client=client).verify("release file 'x'")
     assert str(caught.value).isprintable()
@@ -192,19 +193,65 @@ def test_wrong_calls(small_schema: fw.Schema) -> None:
     with pytest.raises(ReleaseError, match="seed must be at least 0"):
         fw.release(plan, people, client="a", simulated=True, seed=-1)
     with pytest.raises(DataError, match="'SEX' is missing"):
-        fw.release(plan, people.drop("SEX"), client="a")
+        fw.release(plan, people.drop("SEX"), client="a", uncharged=True)
 
 
 def test_labels(small_schema: fw.Schema) -> None:
     people = make_people(9)
     simulated = fw.release(fw.plan(small_schema), people, client="a", simulated=True, seed=0)
     assert (simulated.label, simulated.private, simulated.simulated) == ("simulated", True, True)
-    open_ = fw.release(fw.plan(small_schema, math.inf), people, client="a")
+    open_ = fw.release(fw.plan(small_schema, math.inf), people, client="a", no_privacy=True)
     assert (open_.label, open_.private, open_.epsilon) == ("not private", False, "inf")
     exact = count(small_schema.encode(people), open_.plan.layout).exact
     np.testing.assert_array_equal(open_.counts, exact)
     assert fw.Release.decode(open_.encode()) == open_
     assert "48" not in repr(simulated)
+
+
+def test_a_release_is_charged_or_says_that_it_is_not(small_schema: fw.Schema, tmp_path: Path) -> None:
+    plan, people = fw.plan(small_schema), make_people(9)
+    with pytest.raises(ReleaseError, match=r"charged to a ledger; pass ledger=.*, or uncharged=True"):
+        fw.release(plan, people, client="a")
+    made = fw.release(plan, people, client="a", uncharged=True)
+    assert (made.label, made.private, made.charged) == ("not charged", True, False)
+    assert "not charged" in repr(made)
+    made.save(tmp_path / "a.release.json")
+    assert json.loads((tmp_path / "a.release.json").read_bytes())["charged"] is False
+    again = fw.Release.load(tmp_path / "a.release.json")
+    assert again == made
+    assert again.label == "not charged"
+    ledger = fw.Ledger(tmp_path / "l.db", 1.0)
+    with pytest.raises(ReleaseError, match="uncharged must not be given with a ledger"):
+        fw.release(plan, people, client="a", ledger=ledger, uncharged=True)
+    assert ledger.history() == []
+    with pytest.raises(ReleaseError, match="uncharged must not be given for simulated noise"):
+        fw.release(plan, people, client="a", simulated=True, seed=0, uncharged=True)
+
+
+def test_exact_counts_need_a_consent_of_their_own(small_schema: fw.Schema) -> None:
+    plan = fw.plan(small_schema, math.inf)
+    unread = Path("does-not-exist.csv")
+    with pytest.raises(ReleaseError, match=r"no privacy.*no_privacy=True"):
+        fw.release(plan, unread, client="a")
+    with pytest.raises(ReleaseError, match="uncharged must not be given for a plan without privacy"):
+        fw.release(plan, unread, client="a", uncharged=True)
+    with pytest.raises(DataError, match="does not exist"):
+        fw.release(plan, unread, client="a", no_privacy=True)
+
+
+def test_an_ordinary_file_has_the_keys_of_version_0_1_0(made: fw.Release) -> None:
+    assert list(json.loads(made.encode())) == [
+        "format", "client", "epsilon", "delta", "private", "simulated", "plan_digest", "schema_digest", "library",
+        "tables", "plan",
+    ]  # fmt: skip
+    assert made.charged
+
+
+def test_a_file_cannot_hide_behind_the_missing_charge(small_schema: fw.Schema) -> None:
+    simulated = fw.release(fw.plan(small_schema), make_people(9), client="a", simulated=True, seed=0)
+    text = simulated.encode().replace(b'"simulated": true', b'"simulated": true, "charged": false', 1)
+    with pytest.raises(ReleaseError, match="contradicts itself"):
+        fw.Release.decode(text)
 
 
 # --- The promise from the outside -----------------------------------------------------------------------
@@ -253,7 +300,7 @@ def attack(plan: fw.Plan) -> float:
     variance = plan.layout.per_cell(plan.sigmas)[cells] ** 2
 
     def scores(frame: pl.DataFrame) -> np.ndarray:
-        released = np.stack([fw.release(plan, frame, client="x").counts for _ in range(RUNS)])
+        released = np.stack([fw.release(plan, frame, client="x", uncharged=True).counts for _ in range(RUNS)])
         return ((released - absent)[:, cells] - 0.5) / variance @ np.ones(cells.sum())
 
     return epsilon_lower_bound(scores(pl.concat([rest, target])), scores(rest), plan.delta)

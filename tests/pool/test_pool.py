@@ -86,7 +86,7 @@ def test_a_copy_under_another_name(plan: fw.Plan, small_schema: fw.Schema) -> No
         fw.Pool.of([real, msgspec.structs.replace(real, client="NY")])
     # Exact counts may repeat: two empty clients without privacy are no copies.
     exact = fw.plan(small_schema, math.inf)
-    nobody = [fw.release(exact, make_people(0), client=name) for name in ("a", "b")]
+    nobody = [fw.release(exact, make_people(0), client=name, no_privacy=True) for name in ("a", "b")]
     assert len(fw.Pool.of(nobody)) == 2
 
 
@@ -215,3 +215,18 @@ def test_doctored_releases_are_flagged(case: str, plan: fw.Plan, tmp_path: Path)
     assert pool.flags[0].p_value is not None
     assert pool.without(["CA"]).flags == ()
     assert FALSE_ALARM == 1e-6
+
+
+def test_a_pool_is_labelled_by_its_weakest_release(small_schema: fw.Schema, tmp_path: Path) -> None:
+    plan = fw.plan(small_schema)
+    ledger = fw.Ledger(tmp_path / "l.db", 1.0)
+    charged = fw.release(plan, make_people(300, 1), client="a", ledger=ledger)
+    uncharged = fw.release(plan, make_people(300, 2), client="b", uncharged=True)
+    simulated = fw.release(plan, make_people(300, 3), client="c", simulated=True, seed=0)
+    assert fw.Pool.of([charged]).label == "private"
+    mixed = fw.Pool.of([charged, uncharged])
+    assert mixed.label == "not charged"
+    assert "not charged" in repr(mixed)
+    assert mixed.without(["a"]).label == "not charged"
+    assert any(flag.startswith("not charged") for flag in fw.select(mixed, 1).flags)
+    assert fw.Pool.of([charged, uncharged, simulated]).label == "simulated"

@@ -9,7 +9,13 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy.optimize import brentq
 
-from fedwise.privacy.accounting import LossDistribution, discrete_gaussian
+from fedwise.planning import EXACT_BELOW, LATTICE
+from fedwise.privacy.accounting import (
+    LossDistribution,
+    discrete_curve,
+    discrete_gaussian,
+    gaussian_curve,
+)
 from fedwise.privacy.scales import gaussian_delta, gaussian_epsilon
 
 
@@ -70,6 +76,71 @@ def test_wide_noise_is_the_gaussian_formula(sigmas: list[float]) -> None:
     ours = LossDistribution.of(sigmas)
     assert ours.epsilon(1e-5) == pytest.approx(gaussian_epsilon(mu, 1e-5), rel=2e-3)
     assert ours.delta(0.5) == pytest.approx(gaussian_delta(mu, 0.5), rel=1e-2)
+
+
+MIXTURES = [
+    ([0.34], 0.18),  # a coarse lattice, blurred
+    ([0.34], 0.003),  # far below the step of the grid
+    ([0.34], 1e-9),  # next to nothing
+    ([1.0, 2.5], 0.3),
+    ([20.0], 0.002),
+    ([1999.0], 5e-4),  # as much again in the fine tables as in the coarse one
+    ([1999.0], 0.05),  # a hundred times as much
+]
+
+
+def mixed_delta(sigmas: list[float], mu: float, epsilon: float) -> float:
+    """δ of discrete tables beside a continuous Gaussian: the Gaussian's own δ at what each outcome leaves of ε."""
+    chance, loss = np.ones(1), np.zeros(1)
+    for sigma in sigmas:
+        reach = math.ceil(9 * sigma) + 3
+        z = np.arange(-reach, reach + 1)
+        chance = np.outer(chance, masses(sigma, 0, reach)).ravel()
+        loss = np.add.outer(loss, (2 * z + 1) / (2 * sigma**2)).ravel()
+    return float(chance @ gaussian_curve(mu, epsilon - loss))
+
+
+@pytest.mark.parametrize(("sigmas", "mu"), MIXTURES, ids=str)
+def test_discrete_tables_beside_a_gaussian_against_brute_force(sigmas: list[float], mu: float) -> None:
+    ours = LossDistribution.of(sigmas, gaussian=mu)
+    spread = math.sqrt(sum(sigma**-2.0 for sigma in sigmas) + mu**2)
+    seen = 0
+    for epsilon in np.linspace(0.0, 8 * spread + spread**2, 200):
+        exact = mixed_delta(sigmas, mu, float(epsilon))
+        if exact > 1e-12:
+            seen += 1
+            assert ours.delta(float(epsilon)) >= exact * (1 - 1e-7)
+    assert seen > 50
+    for delta in (1e-9, 1e-5):
+        true = float(brentq(lambda e, d=delta: mixed_delta(sigmas, mu, e) - d, 0.0, 20 * spread + spread**2))
+        assert true * (1 - 1e-7) <= ours.epsilon(delta) <= true * 1.01 + 1e-9
+
+
+@pytest.mark.parametrize(("sigmas", "mu"), [([1.0, 2.5], 0.3), ([0.34], 0.18)], ids=str)
+def test_discrete_tables_beside_a_gaussian_against_dp_accounting(sigmas: list[float], mu: float) -> None:
+    total = pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=1e-4)
+    for sigma in sigmas:
+        total = total.compose(pld.from_discrete_gaussian_mechanism(sigma, value_discretization_interval=1e-4))
+    ours = LossDistribution.of(sigmas, gaussian=mu)
+    for delta in (1e-8, 1e-5, 1e-2):
+        assert ours.epsilon(delta) == pytest.approx(total.get_epsilon_for_delta(delta), rel=4e-3)
+
+
+def test_a_gaussian_of_no_weight_changes_nothing() -> None:
+    alone, beside = LossDistribution.of([1.0, 2.0]), LossDistribution.of([1.0, 2.0], gaussian=0.0)
+    np.testing.assert_array_equal(alone.probabilities, beside.probabilities)
+
+
+@pytest.mark.parametrize("sigma", [EXACT_BELOW, 5000.0, 20000.0])
+def test_a_fine_lattice_is_a_gaussian_with_a_little_more_mu(sigma: float) -> None:
+    epsilons = np.linspace(-7 / sigma, 7 / sigma, 2001)
+    discrete = discrete_curve(sigma, epsilons)
+    seen = discrete > 1e-14
+    assert seen.sum() > 1500
+    enlarged = gaussian_curve((1 + LATTICE) / sigma, epsilons)
+    assert (enlarged[seen] >= discrete[seen] * (1 - 1e-11)).all()
+    # Without the enlargement the closed formula is too kind, if only by parts per million.
+    assert (gaussian_curve(1 / sigma, epsilons)[seen] < discrete[seen] * (1 - 1e-9)).any()
 
 
 def test_is_a_distribution_and_its_curve_is_delta() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -56,7 +58,14 @@ def make_releases(
         if plan.private:
             yield fw.release(plan, frame, client=name, simulated=True, seed=i)
         else:
-            yield fw.release(plan, frame, client=name)
+            yield fw.release(plan, frame, client=name, no_privacy=True)
+
+
+def charged_release(plan: fw.Plan, frame: pl.DataFrame, client: str) -> fw.Release:
+    """A release with noise of the operating system, charged to a ledger that is thrown away."""
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = fw.Ledger(Path(folder) / "budget.db", plan.epsilon, plan.delta)
+        return fw.release(plan, frame, client=client, ledger=ledger)
 
 
 def metrics(level: float, seed: int, *, rounds: int = 4) -> pl.DataFrame:

@@ -17,9 +17,10 @@ from conftest import SMALL
 from fedwise.reporting import Report, build_report
 from fedwise.search import select
 from fedwise.search.selection import Selection
-from reporting.report_kit import make_pool, make_releases, metrics, people
+from reporting.report_kit import charged_release, make_pool, make_releases, metrics, people
 
 FOUR = ("a", "b", "c", "d")
+DP_SGD = {"epsilon": 1.0, "delta": 1e-5, "clip": 1.0}
 
 
 def text(page: str) -> str:
@@ -45,7 +46,7 @@ def save(releases: Any, folder: Path) -> Path:
 
 def real_releases(plan: fw.Plan, *names: str) -> list[fw.Release]:
     """Releases with noise of the operating system."""
-    return [fw.release(plan, people(3000, i), client=name) for i, name in enumerate(names)]
+    return [charged_release(plan, people(3000, i), name) for i, name in enumerate(names)]
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +89,9 @@ def test_exact_counts_with_releases_claim_nothing_about_noise(exact: fw.Pool) ->
     assert "Which categories occur" not in promise
     assert "number of records" not in promise
     assert "noisy" not in text(page)
+    # There is no noise, so there is no error bar for it.
+    assert "±" not in header(page)
+    assert "Intervals (95%) hold the privacy noise" not in page
     assert "Only released, estimated or aggregate numbers" not in page
 
 
@@ -113,6 +117,19 @@ def test_one_seeded_release_makes_the_whole_pool_simulated(mixed: fw.Pool) -> No
         report = Report.of(pool, chosen, frontier=False)
         assert report.to_dict()["privacy"]["label"] == "simulated"
         assert "simulated" in header(report.html())
+
+
+def test_a_release_without_a_ledger_is_called_not_charged(small_schema: fw.Schema, tmp_path: Path) -> None:
+    plan = fw.plan(small_schema, 1.0)
+    uncharged = fw.release(plan, people(3000, 9), client="d", uncharged=True)
+    pool = fw.Pool.of([*real_releases(plan, "a", "b", "c"), uncharged])
+    chosen = fw.select(pool, 2, evidence="none")
+    for report in (Report.of(pool, chosen), Report.of(None, chosen)):
+        assert report.values.privacy.label == "not charged"
+        page = report.html()
+        assert '<span class="stamp">not charged</span>' in page
+        assert "made without a ledger" in text(page)
+    assert "differential privacy" in section(Report.of(pool, chosen).html(), "privacy")
 
 
 def test_real_noise_is_called_private_only_with_its_releases(private: fw.Pool) -> None:
@@ -166,32 +183,43 @@ def test_marks_of_the_search_reach_the_reader_without_releases(private: fw.Pool)
     assert titles["release of 'c' is unusual"] == "note"
 
 
-def run_directory(folder: Path, chosen: Selection, privacy: dict[str, Any] | str | None) -> Path:
+def run_directory(
+    folder: Path, chosen: Selection, privacy: dict[str, Any] | str | None, simulated: bool | None = None
+) -> Path:
     """A run as training leaves it; `privacy` are the settings of DP-SGD, or "unknown"."""
     folder.mkdir()
     chosen.save(folder / "selection.json")
     metrics(0.6, 0).write_parquet(folder / "metrics.parquet")
-    settings = {"rounds": 4, "model": "mlp", "seed": 0}
+    settings: dict[str, Any] = {"rounds": 4, "model": "mlp", "seed": 0}
     settings |= {} if privacy == "unknown" else {"privacy": privacy}
+    settings |= {} if simulated is None else {"simulated": simulated}
     (folder / "config.json").write_text(json.dumps({"config": settings, "federation": list(chosen.clients)}))
     return folder
 
 
 @pytest.mark.parametrize(
-    ("privacy", "label", "stamp", "level"),
+    ("privacy", "simulated", "label", "stamp", "level"),
     [
-        (None, "not private", "trained without privacy", "warning"),
-        ({"epsilon": 1.0, "delta": 1e-5, "clip": 1.0}, "simulated", "training noise simulated", "warning"),
-        ({"epsilon": 1.0, "delta": 1e-5, "clip": 1.0, "simulated": False}, "private", "", ""),
-        ("unknown", "not checked", "privacy of training not checked", ""),
+        (None, None, "not private", "trained without privacy", "warning"),
+        (None, False, "not private", "trained without privacy", "warning"),
+        (DP_SGD, None, "simulated", "training noise simulated", "warning"),
+        (DP_SGD, True, "simulated", "training noise simulated", "warning"),
+        (DP_SGD, False, "private", "", ""),
+        ("unknown", None, "not checked", "privacy of training not checked", ""),
     ],
 )
 def test_a_run_says_whether_its_training_was_private(
-    tmp_path: Path, small_schema: fw.Schema, privacy: Any, label: str, stamp: str, level: str
+    tmp_path: Path,
+    small_schema: fw.Schema,
+    privacy: Any,
+    simulated: bool | None,
+    label: str,
+    stamp: str,
+    level: str,
 ) -> None:
     releases = real_releases(fw.plan(small_schema, 1.0), *FOUR)
     chosen = select(fw.Pool.of(releases), 2, evidence="none")
-    run = run_directory(tmp_path / "run", chosen, privacy)
+    run = run_directory(tmp_path / "run", chosen, privacy, simulated)
     report = build_report(run, releases=save(releases, tmp_path / "releases"), frontier=False)
     page = report.html()
     # The releases' promise covers neither the training nor what was measured with it.

@@ -88,10 +88,18 @@ def test_training_says_what_it_did_not_protect(run: Path) -> None:
     assert "1.000" in notes[2]
 
 
-def test_costs_without_bound_are_said_to_have_none(run: Path) -> None:
-    """A run with a plan but without DP-SGD writes an infinite epsilon, which JSON holds as null."""
+@pytest.mark.parametrize("infinite", [None, "inf"])
+def test_costs_without_bound_are_said_to_have_none(run: Path, infinite: str | None) -> None:
+    """A run with a plan but without DP-SGD has an infinite epsilon, which version 0.1.0 wrote as null."""
     costs = [
-        {"client": "CA", "selected": True, "release": 1.0, "training": None, "joint": None, "delta": 1e-5},
+        {
+            "client": "CA",
+            "selected": True,
+            "release": 1.0,
+            "training": infinite,
+            "joint": infinite,
+            "delta": 1e-5,
+        },
         {"client": "NY", "selected": False, "release": 1.0, "training": 0.0, "joint": 1.0, "delta": 1e-5},
     ]
     (run / "privacy.json").write_text(json.dumps(costs))

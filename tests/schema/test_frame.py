@@ -138,7 +138,7 @@ BAD = {
     "no ending": (write("rows", SECRET.encode() * 9), "must end in .parquet, .csv or .tsv"),
     "cut gzip": (
         write("t.csv.gz", gzip.compress(f"A,B\n{SECRET},2\n".encode())[:-12]),
-        "cannot be read as CSV",
+        "cannot be read as CSV|not UTF-8",
     ),
     "text as gzip": (write("t.tsv.gz", b"A\tB\tB\n1\t2\t3\n"), "column 'B' appears twice"),
     "duplicate in gzip": (write("d.csv.gz", gzip.compress(b"A,B,A\n1,2,3\n")), "column 'A' appears twice"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import pickle
 import traceback
+from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
@@ -431,6 +433,127 @@ def test_round_trip_of_odd_texts() -> None:
         '[columns.T]\nrole = "target"\nbins = [-1e300, 0.1, 1e15, 1e16]\n'
     )
     assert fw.Schema.parse(schema.to_toml()) == schema
+
+
+@given(st.lists(st.text(st.characters(max_codepoint=0x2FF), max_size=4), min_size=2, max_size=6, unique=True))
+def test_round_trip_of_any_text(texts: list[str]) -> None:
+    """Control characters, DEL, quotes, brackets, commas: as levels, as sources, in one list."""
+    schema = fw.Schema(
+        (
+            fw.Column("A", fw.Role.FEATURE, levels=tuple(texts), source=tuple(texts)),
+            fw.Column("T", fw.Role.TARGET, levels=(0, 1)),
+        )
+    )
+    again = fw.Schema.parse(schema.to_toml())
+    assert again == schema
+    assert again.digest == schema.digest
+
+
+@pytest.mark.parametrize(
+    "text", [*map(chr, range(32)), "\x7f", "\x85", "\u2028", "], [", "],", "x = [\n", '",\n"', "\\", "]", ","]
+)
+def test_round_trip_of_awkward_texts(text: str) -> None:
+    levels = (text, f"a{text}", f"{text}a", f"{text}{text},")
+    schema = fw.Schema(
+        (
+            fw.Column("A", "feature", levels=levels),
+            fw.Column("T", "target", levels=(0, 1)),
+        )
+    )
+    assert fw.Schema.parse(schema.to_toml()) == schema
+
+
+@pytest.mark.parametrize(
+    ("name", "spelt", "digest"),
+    [
+        ("", "", "ff524fdca1cd"),
+        ("", 'missing = "stop"\nunknown = "stop"\nsource = []\n', "ff524fdca1cd"),
+        ("", 'model = "one-hot"\n', "5adb58339b35"),
+        ("", 'source = "A"\n', "907079383af0"),
+        ('name = "schema"\n', "", "7916d419684c"),
+        ('name = "schema"\n', 'model = "one-hot"\n', "9e0b40773838"),
+    ],
+)
+def test_digests_are_those_of_0_1_0_and_copies_keep_them(name: str, spelt: str, digest: str) -> None:
+    """Also where the file spells out a default: a plan of 0.1.0 has this digest, a run keeps a copy and checks it."""
+    text = f'{name}[columns.A]\nrole = "feature"\nlevels = [0, 1]\n{spelt}'
+    schema = fw.Schema.parse(text + '[columns.T]\nrole = "target"\nlevels = [0, 1]\n')
+    assert schema.digest.startswith(digest)
+    for again in (fw.Schema.parse(schema.to_toml()), pickle.loads(pickle.dumps(schema)), deepcopy(schema)):
+        assert again == schema
+        assert again.digest == schema.digest
+
+
+def test_lists_are_written_on_one_line() -> None:
+    lines = shipped("income").to_toml().splitlines()
+    assert "levels = [1, 2, 3, 4, 5, 6, 7, 8]" in lines
+    assert all(line == "" or line.startswith("[columns.") or " = " in line for line in lines)
+
+
+def test_saving_does_not_overwrite(small_schema: fw.Schema, tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "s.toml"
+    small_schema.save(path)
+    path.write_text("# edited by hand\n" + path.read_text())
+    with pytest.raises(SchemaError, match="exists"):
+        small_schema.save(path)
+    assert path.read_text().startswith("# edited by hand")
+    small_schema.save(path, force=True)
+    assert path.read_text() == small_schema.to_toml()
+
+
+def test_a_column_built_in_python_equals_one_from_a_file(tmp_path: Path) -> None:
+    """Text, lists, whole and numpy numbers: the same value, the same digest, the same hash."""
+    built = fw.Schema(
+        (
+            fw.Column("A", "feature", bins=[0, 1, np.float64(2.5)], source="a", model="scaled", scale=[1, 2]),  # type: ignore[arg-type]
+            fw.Column("S", role="sensitive", levels=np.array([1, 2])),  # type: ignore[arg-type]
+            fw.Column("T", role="target", levels=["no", "yes"], source=["t", "T"]),  # type: ignore[arg-type]
+        ),  # type: ignore[arg-type]
+    )
+    assert built.columns[0].role is fw.Role.FEATURE
+    read = fw.Schema.parse(built.to_toml())
+    assert read == built
+    assert read.digest == built.digest
+    assert hash(read.columns[0]) == hash(built.columns[0])
+    assert built.sensitive == (1,)
+    assert fw.plan(built).schema_digest == built.digest
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"role": "label"}, "column 'A' must have role feature, sensitive or target, got 'label'"),
+        ({"role": None}, "must have role feature, sensitive or target, got 'None'"),
+        ({"missing": "drop"}, "must have missing stop or other, got 'drop'"),
+        ({"unknown": 3}, "must have unknown stop or other"),
+        ({"model": "onehot"}, "must have model one-hot, scaled or drop, got 'onehot'"),
+        ({"levels": [True, False]}, "levels of integers or text"),
+        ({"levels": [1.5]}, "levels of integers or text"),
+        ({"levels": "abc"}, "levels of integers or text"),
+        ({"levels": 3}, "levels of integers or text"),
+        ({"levels": None, "bins": ["a", 1]}, "bins and scale of numbers"),
+        ({"levels": None, "bins": [0, 10**400]}, "bins and scale of numbers"),
+        ({"model": "scaled", "scale": (1, 2, 3)}, "bins and scale of numbers"),
+        ({"source": [1]}, "text as rule and sources"),
+        ({"levels": None, "rule": 5}, "text as rule and sources"),
+        ({"name": 5}, "column name must be text, got int"),
+        ({"levels": range(20_000)}, "at most 10000 levels, got 20000"),
+    ],
+)
+def test_columns_built_in_python_are_refused_at_once(fields: dict[str, object], message: str) -> None:
+    given: dict[str, object] = {"name": "A", "role": "feature", "levels": (0, 1), **fields}
+    with pytest.raises(SchemaError, match=message):
+        fw.Column(**given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [("role", "feature, sensitive, target"), ("missing", "stop, other"), ("model", "one-hot, scaled, drop")],
+)
+def test_a_wrong_word_in_a_file_is_told_with_the_right_ones(key: str, words: str) -> None:
+    body = "" if key == "role" else 'role = "feature"\n'
+    with pytest.raises(SchemaError, match=f"columns.A.{key}'; use {words}"):
+        fw.Schema.parse(f'[columns.A]\n{body}levels = [0, 1]\n{key} = "label"\n')
 
 
 def test_digest_sees_every_change(small_schema: fw.Schema) -> None:

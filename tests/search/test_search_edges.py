@@ -248,12 +248,18 @@ def test_cores_where_the_system_does_not_tell(monkeypatch):
 # --- What a selection says about its releases -------------------------------------------------------------
 
 
-def test_flags_say_how_the_noise_was_made(small_schema):
+def test_flags_say_how_the_noise_was_made(small_schema, tmp_path):
     frames = [make_people(200, seed) for seed in range(3)]
     private, bare = fw.plan(small_schema, epsilon=3.0), fw.plan(small_schema, epsilon=math.inf)
-    real = fw.Pool.of([fw.release(private, f, client=f"c{i}") for i, f in enumerate(frames)])
-    assert select(real, 2, evidence="none").flags == ()
-    open_pool = fw.Pool.of([fw.release(bare, f, client=f"c{i}") for i, f in enumerate(frames)])
+    ledgers = [fw.Ledger(tmp_path / f"{i}.db", 3.0) for i in range(3)]
+    real = [fw.release(private, f, client=f"c{i}", ledger=ledgers[i]) for i, f in enumerate(frames)]
+    assert select(fw.Pool.of(real), 2, evidence="none").flags == ()
+    uncharged = fw.release(private, frames[0], client="c0", uncharged=True)
+    (flag,) = select(fw.Pool.of([uncharged, *real[1:]]), 2, evidence="none").flags
+    assert flag.startswith("not charged: ")
+    open_pool = fw.Pool.of(
+        [fw.release(bare, f, client=f"c{i}", no_privacy=True) for i, f in enumerate(frames)]
+    )
     assert select(open_pool, 2, evidence="none").flags == ("not private: the releases carry no noise",)
     assert select(random_estimates(5, sigma=1.0), 2, evidence="none").flags == ()
     assert select(random_estimates(5), 2, evidence="none").flags == (

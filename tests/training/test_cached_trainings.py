@@ -19,7 +19,7 @@ from fedwise.objective.pfl import TERM_NAMES, information
 from fedwise.training.cached import Cache, Job, train_all
 from fedwise.training.calibration import draw_federations, exact_estimates
 from fedwise.training.federation import Prepared, prepare
-from fedwise.training.run import final
+from fedwise.training.records import final
 from fedwise.training.simulate import Config
 
 CONFIG = Config(rounds=2, evaluate_every=2, replicates=0)

@@ -10,14 +10,17 @@ from typer.testing import CliRunner
 
 from fedwise.cli.compare import compare
 from fedwise.cli.predict import predict
+from fedwise.cli.report import report
 from fedwise.cli.train import options, train
 from fedwise.errors import DataError, FedwiseError
+from fedwise.owner.release import release
 from fedwise.planning import plan
 from fedwise.schema.schema import Schema
+from fedwise.search.selection import Selection
 from fedwise.training.run import Run
 
 APP = typer.Typer()
-for _command in (train, compare, predict):
+for _command in (train, compare, predict, report):
     APP.command(_command.__name__)(_command)
 
 
@@ -97,6 +100,55 @@ def test_private_training_reports_the_joint_cost(tmp_path: Path, data: Path, sch
     assert not costs["B"]["selected"]
     assert costs["B"]["joint"] == 1.0
     assert (out / "privacy.json").exists()
+
+
+@pytest.fixture
+def quick_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The accountant takes seconds and has tests of its own."""
+    monkeypatch.setattr("fedwise.training.simulate.calibrate", lambda *_: 1.1)
+    monkeypatch.setattr("fedwise.training.accounting._opacus", lambda *_: 2.0)
+
+
+@pytest.mark.usefixtures("quick_noise")
+def test_a_seed_makes_private_training_simulated_and_it_says_so(tmp_path: Path, data: Path) -> None:
+    words = (
+        "train", "--data", data, "--schema", tmp_path / "toy.toml", "--clients", "A", "--epsilon", 2.0, "--rounds", 1,
+        "--model", "logistic", "--batch", 64, "--bootstrap", 0,
+    )  # fmt: skip
+
+    def model(name: str, *more: object) -> tuple[bytes, dict, str]:
+        table = _call(*words, "-o", tmp_path / name, *more)
+        answer = _call(*words, "-o", tmp_path / name, *more, "--force", "--json")
+        saved = (tmp_path / name / "model.safetensors").read_bytes()
+        return saved, json.loads(answer.stdout), table.output
+
+    (first, real, table), (second, _, _) = model("first"), model("second")
+    assert first != second  # noise of the operating system
+    assert real["simulated"] is False
+    assert not real["privacy"][0]["simulated"]
+    assert "simulated" not in table
+    (third, seeded, table), (fourth, _, _) = model("third", "--seed", 0), model("fourth", "--seed", 0)
+    assert third == fourth
+    assert seeded["simulated"] is True
+    assert seeded["privacy"][0]["simulated"] is True
+    assert "simulated" in " ".join(table.split())
+
+
+def test_a_federation_chosen_from_a_pool_can_be_read_and_reported(
+    tmp_path: Path, data: Path, schema: Schema, frames: dict[str, pl.DataFrame]
+) -> None:
+    asked = plan(schema, epsilon=5.0)
+    for i, (name, frame) in enumerate(frames.items()):
+        release(asked, frame, client=name, simulated=True, seed=i).save(
+            tmp_path / "releases" / f"{name}.release.json"
+        )
+    out = tmp_path / "run"
+    _call("train", "--data", data, "--pool", tmp_path / "releases", "-k", 2, "-o", out, *QUICK)
+    chosen = Selection.load(out / "selection.json")
+    assert set(chosen.clients) == set(Run.open(out).manifest.federation)
+    assert chosen.plan_digest == asked.digest
+    _call("report", out, "-o", tmp_path / "report.html")
+    assert all(client in (tmp_path / "report.html").read_text() for client in chosen.clients)
 
 
 def test_open_training_of_a_private_release_says_so(tmp_path: Path, data: Path, schema: Schema) -> None:

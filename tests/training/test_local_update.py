@@ -9,7 +9,7 @@ import torch
 from fedwise.errors import DataError, FedwiseError
 from fedwise.training import kernels
 from fedwise.training.federation import Prepared
-from fedwise.training.local import Diverged, Instruction, Settings, local_update, make_report, orders, predict
+from fedwise.training.local import Diverged, Instruction, Settings, local_update, orders, predict, sum_groups
 from fedwise.training.model import Model
 
 
@@ -153,7 +153,7 @@ def test_no_rows_is_refused(prepared: Prepared) -> None:
 def test_report_counts_by_hand(prepared: Prepared) -> None:
     rows = prepared.train["A"]
     logits = np.random.default_rng(0).normal(size=len(rows)).astype(np.float32)
-    report = make_report(rows, logits, 1)
+    report = sum_groups(rows, logits, 1)
     for y in (0, 1):
         for group in range(3):
             here = (rows.y == y) & (rows.groups[1] == group)

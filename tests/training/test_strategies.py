@@ -9,7 +9,7 @@ import pytest
 from fedwise.errors import FedwiseError
 from fedwise.schema.schema import Schema
 from fedwise.training.federation import Prepared, prepare
-from fedwise.training.local import Instruction, Report, Settings, Update, local_update
+from fedwise.training.local import GroupSums, Instruction, Settings, Update, local_update
 from fedwise.training.model import Model
 from fedwise.training.simulate import Config, simulate
 from fedwise.training.strategies import (
@@ -165,9 +165,9 @@ def test_fedadam_by_hand_for_two_rounds() -> None:
     assert x[0] == pytest.approx(at + 0.1 * m / (v**0.5 + 0.5), rel=1e-6)
 
 
-def _report(counts) -> Report:
+def _report(counts) -> GroupSums:
     array = np.array(counts, dtype=np.int64)
-    return Report(array, np.zeros(array.shape[:2]))
+    return GroupSums(array, np.zeros(array.shape[:2]))
 
 
 def test_fairfed_by_hand() -> None:
@@ -224,7 +224,7 @@ def test_fairfed_without_budget_is_fedavg(prepared: Prepared) -> None:
 
 def test_fedfb_by_hand() -> None:
     # Rows by target and group: [[10, 30], [40, 20]]; mean losses [[1, 2], [0.5, 0.2]].
-    report = Report(
+    report = GroupSums(
         np.array([[[10, 0], [20, 10]], [[0, 40], [10, 10]]]), np.array([[10.0, 60.0], [20.0, 4.0]])
     )
     made = FedFB(alpha=0.1)

@@ -6,11 +6,13 @@ import math
 import dp_accounting
 import numpy as np
 import pytest
+import torch
 from dp_accounting import pld
 from opacus.accountants import PRVAccountant
 
-from fedwise.errors import FedwiseError
+from fedwise.errors import DataError, FedwiseError
 from fedwise.training.accounting import calibrate, compose, epsilon
+from fedwise.training.encoding import Rows
 from fedwise.training.federation import Prepared
 from fedwise.training.local import Instruction, Settings
 from fedwise.training.model import Model
@@ -165,6 +167,111 @@ def test_an_empty_batch_still_adds_noise(prepared: Prepared) -> None:
         )  # fmt: skip
         assert np.isfinite(update.parameters).all()
         assert update.steps == 3
+
+
+def _by_hand(model: Model, vector: np.ndarray, rows: Rows, settings: Settings, clip: float) -> np.ndarray:
+    """Full-batch clipped gradient descent without noise, by autograd and torch's optimisers."""
+    module = model.module(vector)
+    kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.SGD
+    optimizer = kind(module.parameters(), lr=settings.lr)
+    x, y = torch.from_numpy(rows.matrix), torch.from_numpy(rows.y)
+    anchor = [p.detach().clone() for p in module.parameters()]
+    for _ in range(settings.epochs):
+        sums = [torch.zeros_like(p) for p in module.parameters()]
+        for n in range(len(rows)):
+            loss = torch.nn.functional.binary_cross_entropy_with_logits(
+                module(x[n : n + 1])[:, 0], y[n : n + 1]
+            )
+            gradients = torch.autograd.grad(loss, list(module.parameters()))
+            norm = math.sqrt(sum(float((g * g).sum()) for g in gradients))
+            for total, g in zip(sums, gradients, strict=True):
+                total += g / max(1.0, norm / clip)
+        for p, total, start in zip(module.parameters(), sums, anchor, strict=True):
+            p.grad = total / len(rows) + settings.mu * (p.detach() - start)
+        optimizer.step()
+    return model.flatten(module.state_dict())
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("mu", [0.0, 0.5])
+@pytest.mark.parametrize("kind", ["network", "module"])
+def test_without_noise_it_is_clipped_descent(
+    prepared: Prepared, optimizer: str, mu: float, kind: str
+) -> None:
+    rows = prepared.train["A"].take(np.arange(40))
+    network = Model(rows.width, (6, 4))
+    model = network if kind == "network" else Model(rows.width, factory=lambda _: network.module())
+    settings = Settings(optimizer=optimizer, lr=0.05, batch=10**6, epochs=4, mu=mu)
+    update = private_update(
+        model, network.initial(1), rows, instruction=Instruction(settings), client="A", round=1,
+        noise_multiplier=0.0, clip=0.4,
+    )  # fmt: skip
+    # Adam divides by the size of a gradient, so a step of the grid in a tiny gradient shows: 1% of a step.
+    np.testing.assert_allclose(
+        update.parameters,
+        _by_hand(network, network.initial(1), rows, settings, 0.4),
+        atol=5e-4 if optimizer == "adam" else 1e-6,
+    )
+
+
+def test_control_is_followed_and_returned(prepared: Prepared) -> None:
+    """SCAFFOLD without noise: a step follows gradient + c − c_i, and c_i becomes the mean gradient."""
+    rows = prepared.train["A"]
+    model = Model(rows.width, ())
+    control = np.linspace(-1, 1, model.size).astype(np.float32)
+    old = np.full(model.size, 0.25, dtype=np.float32)
+    fields = {"client": "A", "round": 1, "noise_multiplier": 0.0}
+    settings = Settings(optimizer="sgd", lr=0.5, batch=10**6)
+    plain = private_update(model, model.initial(0), rows, instruction=Instruction(settings), **fields)
+    steered = private_update(
+        model, model.initial(0), rows, instruction=Instruction(settings, control=control),
+        state={"control": old}, **fields,
+    )  # fmt: skip
+    np.testing.assert_allclose(steered.parameters, plain.parameters - 0.5 * (control - old), atol=1e-6)
+    mean = (model.initial(0) - plain.parameters) / 0.5
+    np.testing.assert_allclose(steered.state["control"], mean, atol=1e-6)
+    np.testing.assert_allclose(steered.control_change, mean - old, atol=1e-6)
+
+
+def test_a_seed_marks_the_update_simulated(prepared: Prepared) -> None:
+    assert _private(prepared)[2].simulated is True
+    assert _private(prepared, seed=None)[2].simulated is False
+
+
+def test_a_known_population_replaces_the_number_of_rows(prepared: Prepared) -> None:
+    """Rate, steps, denominator and the reported rows come from it: nothing exact does."""
+    rows = prepared.train["A"]
+    model = Model(rows.width, ())
+    fields = {
+        "instruction": Instruction(Settings(optimizer="sgd", lr=1.0, batch=16, epochs=2)), "client": "A",
+        "round": 1, "noise_multiplier": 1.0, "population": 99.6,
+    }  # fmt: skip
+    for part in (rows, rows.take(np.arange(7)), rows.take(np.arange(0))):
+        update = private_update(model, model.initial(0), part, **fields)
+        assert update.privacy == (1.0, 16 / 99.6, 14)
+        assert (update.steps, update.rows) == (14, 100)
+    # A noisy count may be anything: below one it is taken for one.
+    for population in (0.3, -50.0):
+        update = private_update(model, model.initial(0), rows, **{**fields, "population": population})
+        assert (update.privacy, update.rows) == ((1.0, 1.0, 2), 1)
+    with pytest.raises(FedwiseError, match="population must be a finite number, got nan"):
+        private_update(model, model.initial(0), rows, **{**fields, "population": math.nan})
+    with pytest.raises(DataError, match="client 'A' has no training rows"):
+        private_update(model, model.initial(0), rows.take(np.arange(0)), **{**fields, "population": None})
+
+
+def test_the_denominator_is_the_populations(prepared: Prepared) -> None:
+    rows = prepared.train["A"]
+    model = Model(rows.width, ())
+    fields = {
+        "instruction": Instruction(Settings(optimizer="sgd", lr=1.0, batch=10**6)), "client": "A", "round": 1,
+        "noise_multiplier": 0.0,
+    }  # fmt: skip
+    once, half = (
+        private_update(model, model.initial(0), rows, **fields, population=p).parameters - model.initial(0)
+        for p in (None, 2.0 * len(rows))
+    )
+    np.testing.assert_allclose(once, 2 * half, atol=1e-6)
 
 
 def test_simulated_private_training_spends_at_most_its_promise(prepared: Prepared) -> None:

@@ -221,7 +221,7 @@ def _write_clients(
             for name, rows in clients.items():
                 rows.write_parquet(folder / f"{name}.parquet", metadata=metadata or None)
                 bar.advance(task)
-        schema.save(folder / "schema.toml")
+        schema.save(folder / "schema.toml", force=True)
     except OSError as error:
         raise FedwiseError(f"output '{folder}' cannot be written ({error.strerror}); check it") from None
     stale = sorted(file.stem for file in folder.glob("*.parquet") if file.stem not in clients)

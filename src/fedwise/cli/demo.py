@@ -77,7 +77,7 @@ def _clients(output: Path, scale: float, seed: int) -> tuple[Schema, dict[str, p
     clients = synthetic.states(seed=seed, scale=scale)
     folder = output / "clients"
     folder.mkdir(exist_ok=True)
-    schema.save(output / "schema.toml")
+    schema.save(output / "schema.toml", force=True)
     for name, frame in clients.items():
         frame.write_parquet(folder / f"{name}.parquet")
     rows = sum(frame.height for frame in clients.values())
@@ -89,10 +89,14 @@ def _clients(output: Path, scale: float, seed: int) -> tuple[Schema, dict[str, p
 
 
 def _releases(output: Path, schema: Schema, clients: dict[str, pl.DataFrame], epsilon: float) -> Pool:
+    import shutil
+    from functools import partial
+
     from ..data.split import split
+    from ..owner.answer import answer
+    from ..owner.archive import Archive
     from ..owner.ledger import Ledger
     from ..owner.release import SUFFIX
-    from ..owner.release import release as make_release
     from ..planning import plan as make_plan
     from ..pool.pool import Pool
 
@@ -109,15 +113,22 @@ def _releases(output: Path, schema: Schema, clients: dict[str, pl.DataFrame], ep
     with progress() as bar:
         task = bar.add_task("3. releasing", total=len(clients), best="")
         for name, frame in clients.items():
-            book = ledgers / f"{name}.db"
-            # A second run of the demo starts a new story with new data, so each state gets a new book.
-            for file in (book, book.with_name(book.name + "-wal"), book.with_name(book.name + "-shm")):
+            path = ledgers / f"{name}.db"
+            # A second run of the demo has new data, so each state starts a new ledger.
+            for file in (path, path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")):
                 file.unlink(missing_ok=True)
+            archive = Archive(path)
+            shutil.rmtree(archive.directory, ignore_errors=True)
             training, _ = split(frame, client=name)
-            made = make_release(
-                plan, training, client=name, ledger=Ledger(book, epsilon=epsilon, delta=plan.delta)
+            answer(
+                plan,
+                training,
+                client=name,
+                ledger=partial(Ledger, path, epsilon, plan.delta),
+                archive=archive,
+                output=output / "releases" / f"{name}{SUFFIX}",
+                force=True,
             )
-            made.save(output / "releases" / f"{name}{SUFFIX}", force=True)
             bar.update(task, advance=1, best=name)
     pool = Pool.load(output / "releases")
     console.print(

@@ -41,11 +41,9 @@ def explore(
     else:
         what = f"{len(pool)} clients, {page.session.label}"
         stderr().print(f"{what}, at {page.url}\nCtrl-C stops it.", markup=False, soft_wrap=True)
-    if open_page:
-        import webbrowser
-
-        webbrowser.open(page.url)
     try:
+        if open_page:
+            page.open_browser()
         page.run()
     except KeyboardInterrupt:
         stderr().print("stopped", markup=False)

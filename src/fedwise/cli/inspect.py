@@ -82,6 +82,7 @@ def describe(pool: object) -> dict[str, object]:
         "delta": plan.delta,
         "private": plan.private,
         "simulated": pool.simulated,
+        "label": pool.label,
         "plan_digest": plan.digest,
         "schema": plan.schema.name,
         "tables": len(plan.tables),
@@ -105,6 +106,11 @@ def _show(report: dict[str, object]) -> None:
     if report["simulated"]:
         console.print(
             "SIMULATED noise: these releases protect nobody; for experiments on public data", markup=False
+        )
+    if report["label"] == "not charged":
+        console.print(
+            "NOT CHARGED: a release was made without a ledger, so nobody counts what its data cost",
+            markup=False,
         )
     rows = report["clients"]
     assert isinstance(rows, list)

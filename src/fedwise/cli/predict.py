@@ -12,7 +12,7 @@ from .console import ForceOption, JsonOption, print_json, stderr
 
 def predict(
     run: Annotated[Path, typer.Argument(help="Run directory of fedwise train.")],
-    data: Annotated[Path, typer.Argument(help="Rows: a CSV or Parquet file. The target may be absent.")],
+    data: Annotated[Path, typer.Argument(help="Rows: a CSV, TSV or Parquet file. The target may be absent.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Predictions: a .csv or .parquet file.")],
     force: ForceOption = False,
     json: JsonOption = False,
@@ -22,14 +22,18 @@ def predict(
     Example: fedwise predict runs/best people.csv -o predictions.csv
 
     One line for each row that satisfies the schema's filter: its number in the file (from 0), the
-    probability of the positive class, and the predicted label.
+    probability of the positive class, and the predicted label. A filter on the target's own column is left
+    out where the file lacks that column.
     """
     import io
 
+    from ..errors import FedwiseError
     from ..files import refuse_existing, write_new
     from ..training.predict import predict_frame
     from ..training.run import Run
 
+    if output.suffix.lower() not in (".csv", ".parquet"):
+        raise FedwiseError(f"output '{output}' must end in .csv or .parquet; choose another name")
     refuse_existing(output, force=force)
     table = predict_frame(Run.open(run), data)
     buffer = io.BytesIO()

@@ -10,6 +10,7 @@ import typer
 from .console import ForceOption, JsonOption, print_json, stderr
 
 if TYPE_CHECKING:
+    from ..owner.answer import Answer
     from ..planning import Plan
 
 
@@ -33,6 +34,14 @@ def release(
         str | None,
         typer.Option("--schema", help="Your own copy of the schema: refuse a plan of another one."),
     ] = None,
+    max_epsilon: Annotated[
+        float | None,
+        typer.Option("--max-epsilon", help="Refuse a plan that asks for a larger epsilon. [no limit]"),
+    ] = None,
+    no_privacy: Annotated[
+        bool,
+        typer.Option("--no-privacy", help="Consent to a plan of infinite epsilon: exact tables, NO privacy."),
+    ] = False,
     simulated: Annotated[
         bool, typer.Option("--simulated", help="Seeded noise for experiments on public data: NO privacy.")
     ] = False,
@@ -46,17 +55,18 @@ def release(
 
     Example: fedwise release plan.json people.parquet --client CA -o releases/CA.release.json
 
-    Only the release file leaves. The rows, the exact counts and the ledger stay with you.
+    Only the release file leaves. The rows, the exact counts and the ledger stay with you. The same plan asked
+    again gets the same release, kept beside the ledger in LEDGER.releases/, and charges nothing.
     """
-    from ..errors import LedgerError, PlanError, ReleaseError
+    from ..errors import LedgerError, PlanError
     from ..files import refuse_existing
-    from ..owner.ledger import Ledger
+    from ..owner.answer import Answer, check
     from ..owner.release import SUFFIX, check_client, check_seed
     from ..owner.release import release as make_release
     from ..planning import Plan
     from .plan import load_schema
 
-    # Everything that can be refused is refused before the ledger is touched.
+    # Everything that can be refused is refused before the rows are read and the ledger is touched.
     check_client(client)
     check_seed(seed, simulated=simulated)
     asked = Plan.load(plan)
@@ -66,70 +76,85 @@ def release(
         )
     target = output or Path(f"{client}{SUFFIX}")
     refuse_existing(target, force=force)
-    book = None
     where = ledger or data.with_name(data.name + ".ledger.db")
-    if asked.private and not simulated:
-        asked.schema.encode(data)  # a dry run: bad data must not even create a ledger
-        _rehearse(target, asked)
-        if where.exists():
-            book = Ledger(where, budget)
-        else:
-            book = Ledger(where, asked.epsilon if budget is None else budget, asked.delta)
-    elif ledger is not None or budget is not None or where.exists():
+    charged = asked.private and not simulated
+    if not charged and (ledger is not None or budget is not None or where.exists()):
         kind = "simulated" if asked.private else "without privacy"
         raise LedgerError(
             f"data with a budget (ledger '{where}') must not be released {kind}; use public data"
         )
-    made = make_release(asked, data, client=client, ledger=book, simulated=simulated, seed=seed)
-    try:
-        made.save(target, force=force)
-    except ReleaseError as error:
-        if book is None:
-            raise
-        raise ReleaseError(
-            f"{error}; ledger '{book.path}' was charged before and stays so: this release is spent but lost"
-        ) from None
-    balance = book.balance() if book else None
-    if json:
-        print_json(
-            {
-                "client": client,
-                "output": str(target),
-                "label": made.label,
-                "epsilon": made.epsilon,
-                "delta": made.delta,
-                "plan_digest": made.plan_digest,
-                "tables": len(made.tables),
-                "ledger": {"path": str(book.path), "balance": balance} if book else None,
-            }
+    check(asked, client=client, max_epsilon=max_epsilon, no_privacy=no_privacy)
+    if charged:
+        made = _charged(asked, data, client, where, budget=budget, output=target, force=force)
+    else:
+        fresh = make_release(
+            asked, data, client=client, simulated=simulated, seed=seed, no_privacy=no_privacy
         )
-        return
-    console = stderr()
-    console.print(
-        f"released {len(made.tables)} noisy tables of '{client}' to {target} ({made.label})", markup=False
+        fresh.save(target, force=force)
+        made = Answer(fresh, repeated=False, ledger=None)
+    if json:
+        _print_json(made, target)
+    else:
+        _show(made, target)
+
+
+def _charged(
+    asked: Plan, data: Path, client: str, where: Path, *, budget: float | None, output: Path, force: bool
+) -> Answer:
+    """A release charged to the ledger at `where`, or the one made before."""
+    from ..errors import DataError
+    from ..owner.answer import answer
+    from ..owner.archive import Archive
+    from ..owner.ledger import Ledger
+
+    if not data.exists():  # which a release made before would not notice
+        raise DataError(f"data file '{data}' does not exist; check the path")
+
+    def open_ledger() -> Ledger:
+        if where.exists():
+            return Ledger(where, budget)
+        return Ledger(where, asked.epsilon if budget is None else budget, asked.delta)
+
+    return answer(
+        asked, data, client=client, ledger=open_ledger, archive=Archive(where), output=output, force=force
     )
-    console.print(f"  {asked.promise}", markup=False)
-    if balance is not None and book is not None:
+
+
+def _print_json(made: Answer, target: Path) -> None:
+    release, ledger = made.release, made.ledger
+    print_json(
+        {
+            "client": release.client,
+            "output": str(target),
+            "label": release.label,
+            "repeated": made.repeated,
+            "epsilon": release.epsilon,
+            "delta": release.delta,
+            "plan_digest": release.plan_digest,
+            "tables": len(release.tables),
+            "ledger": {"path": str(ledger.path), "balance": ledger.balance()} if ledger else None,
+        }
+    )
+
+
+def _show(made: Answer, target: Path) -> None:
+    release, console = made.release, stderr()
+    kind = "noisy" if release.private else "exact"
+    console.print(
+        f"released {len(release.tables)} {kind} tables of '{release.client}' to {target} ({release.label})",
+        markup=False,
+    )
+    if made.repeated:
+        console.print("  answered before; the same release is handed over, nothing is charged", markup=False)
+    console.print(f"  {release.plan.promise}", markup=False)
+    if made.ledger is not None:
+        balance = made.ledger.balance()
         console.print(
-            f"  ledger {book.path}: spent epsilon {balance.spent:.4g} of {balance.epsilon:g}, "
+            f"  ledger {made.ledger.path}: spent epsilon {balance.spent:.4g} of {balance.epsilon:g}, "
             f"{balance.remaining:.4g} left (delta {balance.delta:g})",
             markup=False,
         )
-    if made.label != "private":
+    if release.label != "private":
         console.print(
-            f"  WARNING: this release is {made.label}; do not make one from people's data", markup=False
+            f"  WARNING: this release is {release.label}; do not make one from people's data", markup=False
         )
-
-
-def _rehearse(target: Path, asked: Plan) -> None:
-    """Write and remove a file as large as the release will be: a full disk must not cost budget."""
-    from contextlib import suppress
-
-    from ..errors import ReleaseError
-    from ..files import write_new
-
-    trial = target.with_name(f".{target.name[:40]}.trial")
-    # The plan is part of a release; a noisy count takes a dozen characters at most.
-    write_new(trial, bytes(len(asked.encode()) + 12 * asked.layout.cells), force=True, error=ReleaseError)
-    with suppress(OSError):
-        trial.unlink()

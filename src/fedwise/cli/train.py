@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from ..planning import Plan
     from ..search.selection import Selection
     from ..training.accounting import Cost
+    from ..training.records import Record
     from ..training.run import Run
-    from ..training.simulate import Record
 
 OutputOption = Annotated[Path, typer.Option("--output", "-o", help="Run directory.")]
 SelectionOption = Annotated[

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import hmac
 import socket
 import threading
+import webbrowser
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from ..errors import FedwiseError, MissingExtra
 from ..pool.pool import Pool
+from .redirect import Redirect
 from .server import Vega, application, new_token
 from .session import Session
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 #: The only address the explorer listens on.
 HOST = "127.0.0.1"
@@ -65,7 +72,8 @@ class Explorer:
         except BaseException:
             self.close()
             raise
-        app = application(self.session, token=self.token, port=self.port, vega=self._vega)
+        self._redirect: Redirect | None = None
+        app = self._arriving(application(self.session, token=self.token, port=self.port, vega=self._vega))
         # Plain HTTP by the parts every installation has, and no lines on the terminal for every request.
         config = uvicorn.Config(
             app,
@@ -85,6 +93,34 @@ class Explorer:
     def url(self) -> str:
         """The address to open, token included."""
         return f"http://{HOST}:{self.port}/{self.token}/"
+
+    def open_browser(self) -> None:
+        """Open the page in a browser, without showing the token in the process list.
+
+        Raises
+        ------
+        FedwiseError
+            The file that leads the browser to the page cannot be written.
+        """
+        self._redirect = Redirect(self.url)
+        webbrowser.open(self._redirect.uri)
+
+    def _arriving(self, app: ASGIApp) -> ASGIApp:
+        """The app, which takes the redirect file away once the browser has followed it."""
+
+        async def watched(scope: Scope, receive: Receive, send: Send) -> None:
+            if self._redirect is not None and scope["type"] == "http":
+                given = str(scope["path"]).removeprefix("/").partition("/")[0]
+                if hmac.compare_digest(given.encode(), self.token.encode()):
+                    self._forget_redirect()
+            await app(scope, receive, send)
+
+        return watched
+
+    def _forget_redirect(self) -> None:
+        if self._redirect is not None:
+            self._redirect.remove()
+            self._redirect = None
 
     def run(self) -> None:
         """Serve until Ctrl-C."""
@@ -111,5 +147,7 @@ class Explorer:
         """Give back the port and whatever still runs."""
         if hasattr(self, "session"):
             self.session.closing = True
+        if hasattr(self, "_redirect"):
+            self._forget_redirect()
         self._vega.close()
         self._socket.close()

@@ -1,29 +1,20 @@
-"""Server: the explorer's page and its few routes, for this machine only.
-
-Every address starts with a random token, compared in constant time; requests from other hosts' pages are
-refused by the Host, Origin and Sec-Fetch-Site headers, and no response carries a CORS header. The page may
-load scripts and styles from here only, and no inline script.
-"""
+"""Server: the explorer's page and its few routes, for this machine only. `guard` decides who may talk to it."""
 
 from __future__ import annotations
 
-import hmac
-import secrets
-import subprocess
-import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from ..errors import FedwiseError, MissingExtra
 from ..search.control import cores
-from ..view.draw import VERSION
 from ..view.palette import css
+from .guard import HEADERS, Guard, new_token
 from .question import MAX_BYTES, Question
 from .session import Session, Stale
+from .vega import Vega
 
 try:
     from anyio import CapacityLimiter
@@ -32,127 +23,115 @@ try:
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.routing import Route
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp
 except ImportError:
     raise MissingExtra("the explorer", "explore") from None
+
+__all__ = ["Guard", "Vega", "application", "new_token"]
 
 T = TypeVar("T")
 
 _STATIC = Path(__file__).parent / "static"
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-_HEADERS = {
-    "content-security-policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    ),
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cross-origin-resource-policy": "same-origin",
-    "cross-origin-opener-policy": "same-origin",
-    "cache-control": "no-store",
-}
 
 
-class Guard:
-    """Lets through only requests that know the token, name this host, and come from this page or a person.
+class Routes:
+    """The explorer's routes: questions in, answers of the session out.
 
-    Parameters
-    ----------
-    app
-        The routes, which see the path without the token.
-    token, hosts
-        The secret, and the values of the Host header that mean this server.
+    Two queues: quick answers never wait behind longer work, and a crowd does not slow itself down by sharing
+    the cores among all at once.
     """
 
-    def __init__(self, app: ASGIApp, *, token: str, hosts: frozenset[str]) -> None:
-        self.app = app
-        self.token = token
-        self.hosts = hosts
+    def __init__(self, session: Session, vega: Vega) -> None:
+        self.session = session
+        self.vega = vega
+        self._quick = CapacityLimiter(cores())
+        self._patient = CapacityLimiter(cores())
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check, then pass on."""
-        if scope["type"] != "http":
-            if scope["type"] == "lifespan":
-                await self.app(scope, receive, send)
-            return
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        given, slash, rest = scope["path"].removeprefix("/").partition("/")
-        # Both checks always run, and the comparison takes the same time wherever the first difference is.
-        known = hmac.compare_digest(given.encode(), self.token.encode())
-        if not (self._here(headers) and known):
-            answer = Response(
-                "Refused. Open the address that `fedwise explore` printed, token included.\n",
-                403,
-                headers=_HEADERS,
-                media_type="text/plain",
-            )
-            await answer(scope, receive, send)
-            return
-        if not slash:
-            # Relative addresses on the page need the closing slash.
-            await Response(status_code=307, headers={**_HEADERS, "location": f"/{self.token}/"})(
-                scope, receive, send
-            )
-            return
-        inner = {**scope, "path": "/" + rest, "raw_path": None}
-        await self.app(inner, receive, send)
+    def table(self) -> list[Route]:
+        """Every address, without the token."""
+        return [
+            Route("/", self.page),
+            Route("/static/{name}", self.static),
+            Route("/colours.css", self.colours),
+            Route("/vega.js", self.bundle),
+            Route("/api/pool", self.pool),
+            Route("/api/answer", self.answer, methods=["POST"]),
+            Route("/api/frontier", self.frontier, methods=["POST"]),
+            Route("/api/search", self.search, methods=["POST"]),
+            Route("/api/forecast", self.forecast, methods=["POST"]),
+            Route("/download/selection.json", self.selection),
+            Route("/download/report.html", self.report),
+        ]
 
-    def _here(self, headers: dict[str, str]) -> bool:
-        host = headers.get("host", "")
-        origin = headers.get("origin")
-        site = headers.get("sec-fetch-site", "none")
-        return host in self.hosts and origin in (None, f"http://{host}") and site in ("none", "same-origin")
+    async def _now(self, work: Callable[..., T], *given: Any) -> T:
+        return await run_sync(work, *given, limiter=self._quick)
 
+    async def _soon(self, work: Callable[..., T], *given: Any) -> T:
+        return await run_sync(work, *given, limiter=self._patient)
 
-class Vega:
-    """The JavaScript of Vega, Vega-Lite and Vega-Embed, bundled from the installed package.
+    async def page(self, request: Request) -> Response:
+        """The page itself."""
+        return _file("index.html")
 
-    Bundling takes seconds and holds the interpreter, so a process of its own does it while the pool is read.
-    """
+    async def static(self, request: Request) -> Response:
+        """Its scripts and styles."""
+        return _file(request.path_params["name"])
 
-    #: Made once for the whole process.
-    _ready: ClassVar[bytes] = b""
+    async def colours(self, request: Request) -> Response:
+        """The palette as a style sheet."""
+        return Response(css(), headers=HEADERS, media_type="text/css")
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-        if not Vega._ready:
-            program = "import sys, vl_convert; sys.stdout.write(vl_convert.javascript_bundle(vl_version=sys.argv[1]))"
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-c", program, VERSION], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-            )
+    async def bundle(self, request: Request) -> Response:
+        """Vega's script."""
+        script = await run_sync(self.vega.bundle)
+        # The bundle is the same all session long and large: let the browser keep it.
+        return Response(
+            script,
+            headers={**HEADERS, "cache-control": "private, max-age=86400"},
+            media_type="text/javascript",
+        )
 
-    def bundle(self) -> bytes:
-        """The script; waits until it is ready.
+    async def pool(self, request: Request) -> Response:
+        """What the page shows before any question."""
+        return _json(self.session.describe())
 
-        Raises
-        ------
-        MissingExtra
-            ``vl-convert-python`` is not installed.
-        """
-        with self._lock:
-            if self._process is not None:
-                made, _ = self._process.communicate()
-                self._process = None
-                Vega._ready = made or Vega._ready
-        if not Vega._ready:
-            raise MissingExtra("the explorer's charts", "explore")
-        return Vega._ready
+    async def answer(self, request: Request) -> Response:
+        """The quick answer."""
+        question = await _question(request)
+        self.session.note(*_page(request))
+        return _json(await self._now(self.session.answer, question))
 
-    def close(self) -> None:
-        """Stop bundling if it still runs."""
-        process = self._process
-        if process is not None and process.poll() is None:
-            process.kill()
-        with self._lock:
-            if self._process is not None:
-                self._process.communicate()
-                self._process = None
+    async def frontier(self, request: Request) -> Response:
+        """Best loss by size."""
+        question = await _question(request)
+        stale = self.session.overtaken(*_page(request))
+        return _json(await self._soon(self.session.frontier, question, stale))
 
+    async def search(self, request: Request) -> Response:
+        """The full answer."""
+        question = await _question(request)
+        stale = self.session.overtaken(*_page(request))
+        found = await self._soon(self.session.search, question, stale)
+        return _json({"selection": found.to_dict(), "sentence": found.sentence})
 
-def new_token() -> str:
-    """A token that cannot be guessed."""
-    return secrets.token_urlsafe(24)
+    async def forecast(self, request: Request) -> Response:
+        """Predicted metrics."""
+        question = await _question(request)
+        stale = self.session.overtaken(*_page(request))
+        return _json({"measures": await self._soon(self.session.forecast, question, stale)})
+
+    async def selection(self, request: Request) -> Response:
+        """The full answer as a file."""
+        question = Question.decode(request.query_params.get("q", ""))
+        found = await self._soon(self.session.search, question, _never)
+        return _download(found.encode(), "selection.json", "application/json")
+
+    async def report(self, request: Request) -> Response:
+        """The report on the full answer as a file."""
+        question = Question.decode(request.query_params.get("q", ""))
+        made = await self._soon(self.session.report, question)
+        return _download(made.encode(), "report.html", "text/html")
 
 
 def application(session: Session, *, token: str, port: int, vega: Vega) -> ASGIApp:
@@ -169,83 +148,7 @@ def application(session: Session, *, token: str, port: int, vega: Vega) -> ASGIA
     vega
         Where the charts' script comes from.
     """
-
-    # Two queues: quick answers never wait behind patient ones, and a crowd does not slow itself down by
-    # sharing the cores among all at once.
-    quick, patient = CapacityLimiter(cores()), CapacityLimiter(cores())
-
-    async def now(work: Callable[..., T], *given: Any) -> T:
-        return await run_sync(work, *given, limiter=quick)
-
-    async def soon(work: Callable[..., T], *given: Any) -> T:
-        return await run_sync(work, *given, limiter=patient)
-
-    async def page(request: Request) -> Response:
-        return _file("index.html")
-
-    async def static(request: Request) -> Response:
-        return _file(request.path_params["name"])
-
-    async def colours(request: Request) -> Response:
-        return Response(css(), headers=_HEADERS, media_type="text/css")
-
-    async def bundle(request: Request) -> Response:
-        script = await run_sync(vega.bundle)
-        # The bundle is the same all session long and large: let the browser keep it.
-        return Response(
-            script,
-            headers={**_HEADERS, "cache-control": "private, max-age=86400"},
-            media_type="text/javascript",
-        )
-
-    async def pool(request: Request) -> Response:
-        return _json(session.describe())
-
-    async def answer(request: Request) -> Response:
-        question = await _question(request)
-        session.note(*_page(request))
-        return _json(await now(session.answer, question))
-
-    async def frontier(request: Request) -> Response:
-        question = await _question(request)
-        stale = session.overtaken(*_page(request))
-        return _json(await soon(session.frontier, question, stale))
-
-    async def search(request: Request) -> Response:
-        question = await _question(request)
-        stale = session.overtaken(*_page(request))
-        found = await soon(session.search, question, stale)
-        return _json({"selection": found.to_dict(), "sentence": found.sentence})
-
-    async def forecast(request: Request) -> Response:
-        question = await _question(request)
-        stale = session.overtaken(*_page(request))
-        return _json({"measures": await soon(session.forecast, question, stale)})
-
-    async def selection(request: Request) -> Response:
-        question = Question.decode(request.query_params.get("q", ""))
-        found = await soon(session.search, question, _never)
-        return _download(found.encode(), "selection.json", "application/json")
-
-    async def report(request: Request) -> Response:
-        question = Question.decode(request.query_params.get("q", ""))
-        made = await soon(session.report, question)
-        return _download(made.encode(), "report.html", "text/html")
-
-    routes = [
-        Route("/", page),
-        Route("/static/{name}", static),
-        Route("/colours.css", colours),
-        Route("/vega.js", bundle),
-        Route("/api/pool", pool),
-        Route("/api/answer", answer, methods=["POST"]),
-        Route("/api/frontier", frontier, methods=["POST"]),
-        Route("/api/search", search, methods=["POST"]),
-        Route("/api/forecast", forecast, methods=["POST"]),
-        Route("/download/selection.json", selection),
-        Route("/download/report.html", report),
-    ]
-    app = Starlette(routes=routes, exception_handlers={FedwiseError: _refusal})
+    app = Starlette(routes=Routes(session, vega).table(), exception_handlers={FedwiseError: _refusal})
     hosts = frozenset({f"127.0.0.1:{port}", f"localhost:{port}"})
     return Guard(app, token=token, hosts=hosts)
 
@@ -282,20 +185,20 @@ async def _refusal(request: Request, error: Exception) -> Response:
     """
     if request.url.path.startswith("/api/"):
         return _json({"stale": True} if isinstance(error, Stale) else {"error": str(error)})
-    return Response(f"{error}\n", 400, headers=_HEADERS, media_type="text/plain")
+    return Response(f"{error}\n", 400, headers=HEADERS, media_type="text/plain")
 
 
 def _json(value: Any) -> Response:
-    return Response(msgspec.json.encode(value), headers=_HEADERS, media_type="application/json")
+    return Response(msgspec.json.encode(value), headers=HEADERS, media_type="application/json")
 
 
 def _file(name: str) -> Response:
     path = _STATIC / name
     if path.parent != _STATIC or not path.is_file() or path.suffix not in _TYPES:
-        return Response("Not here.\n", 404, headers=_HEADERS, media_type="text/plain")
-    return Response(path.read_bytes(), headers=_HEADERS, media_type=_TYPES[path.suffix])
+        return Response("Not here.\n", 404, headers=HEADERS, media_type="text/plain")
+    return Response(path.read_bytes(), headers=HEADERS, media_type=_TYPES[path.suffix])
 
 
 def _download(data: bytes, name: str, kind: str) -> Response:
-    headers = {**_HEADERS, "content-disposition": f'attachment; filename="{name}"'}
+    headers = {**HEADERS, "content-disposition": f'attachment; filename="{name}"'}
     return Response(data, headers=headers, media_type=kind)

@@ -31,8 +31,8 @@ from ..view.forecasts import forecaster, measures
 from ..view.labels import RELEASES, Label, label_of
 from ..view.outcomes import Measure
 from ..view.palette import COLOURS, TERM_LABELS
+from ..view.pool_rows import pool_rows
 from ..view.promise import promise_of
-from ..view.state_map import tiles as state_tiles
 from ..view.tables import GroupRow, SizeRow
 from ..view.terms import as_terms, client_terms, federation_terms, signs
 from .question import Question
@@ -99,38 +99,17 @@ class Session:
 
     def describe(self) -> dict[str, Any]:
         """The pool: clients with their own terms and noise, the plan's promise, defaults and colours."""
-        plan, estimates = self.pool.plan, self.estimates
-        promise = promise_of(self.pool)
-        sizes = np.array([a * b for a, b in plan.layout.shapes])
-        typical = float(np.median(sizes * plan.sigmas))
-        flags = {flag.client: flag.reason for flag in self.pool.flags}
-        alerts: dict[str, list[str]] = {}
-        for alert in self.pool.alerts:
-            alerts.setdefault(alert.client, []).append(alert.reason)
-        tiles = {tile.client: tile for tile in state_tiles(estimates.clients, ())}
+        plan = self.pool.plan
         return {
             "schema": plan.schema.name,
-            "privacy": msgspec.to_builtins(promise),
-            "label": RELEASES[promise.label],
+            "privacy": msgspec.to_builtins(promise_of(self.pool)),
+            "label": RELEASES[self.label],
             "weights": msgspec.to_builtins(plan.weights),
-            "k": min(5, len(estimates.clients)),
+            "k": min(5, len(self.estimates.clients)),
             "terms": TERM_LABELS,
             "palette": dict(COLOURS.values()),
             "releases": self.releases,
-            "clients": [
-                {
-                    "client": name,
-                    "records": round(float(total)),
-                    "terms": [float(value) for value in row],
-                    "noise": typical / max(float(total), 1.0),
-                    "flag": flags.get(name),
-                    "alert": "; ".join(alerts.get(name, ())) or None,
-                    "tile": [tiles[name].row, tiles[name].column, tiles[name].code]
-                    if name in tiles
-                    else None,
-                }
-                for name, total, row in zip(estimates.clients, estimates.totals, self.alone, strict=True)
-            ],
+            "clients": msgspec.to_builtins(pool_rows(self.pool, self.estimates, self.alone)),
         }
 
     # The quick answer, for every move of a slider ---------------------------------------------------------------

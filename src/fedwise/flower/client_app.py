@@ -12,8 +12,8 @@ from flwr.app import ConfigRecord, Context, Message
 from flwr.clientapp import ClientApp
 
 from ..errors import BudgetExceeded, FedwiseError, PlanError
-from ..owner.archive import Shelf
-from ..owner.ledger import refuse_lost
+from ..owner.answer import answer
+from ..owner.archive import Archive
 from ..owner.policy import Declined, Policy, Refusal
 from ..owner.release import Release, release
 from ..planning import Plan
@@ -23,7 +23,7 @@ from .guard import Guard, Handler, describe, find_policy, guard
 
 _LOG = logging.getLogger("flwr")
 #: Key of the record in ``context.state`` that holds what this run's release said.
-STATE = "fedwise.owner.release"
+STATE = "fedwise.release"
 #: Rows, a path, or a function of the node's context that gives either.
 DataSource = FrameLike | Callable[[Context], FrameLike]
 #: A policy, the path of one, or a function of the node's context that gives either.
@@ -96,7 +96,7 @@ class Releaser:
         return Message(content, reply_to=message)
 
     def answer(self, request: bytes | None, context: Context) -> Release:
-        """Check, look on the shelf, and only then charge and draw.
+        """Check the plan against the policy, and answer it as `fedwise release` does.
 
         Raises
         ------
@@ -120,24 +120,25 @@ class Releaser:
         if policy.ledger is None:
             frame = find_data(self.data, policy, context)
             return release(plan, frame, client=policy.client, simulated=True, seed=policy.simulated_seed)
-        refuse_lost(policy.ledger)
-        shelf = Shelf(policy.ledger)
-        with shelf.locked():
-            saved = shelf.find(plan, policy.client)
-            if saved is not None:
-                _LOG.info(
-                    "fedwise: this plan was answered before; the saved release is sent again, nothing is charged"
-                )
-                return saved
-            frame = find_data(self.data, policy, context)
-            try:
-                made = release(plan, frame, client=policy.client, ledger=policy.open_ledger())
-            except BudgetExceeded as cause:
-                _LOG.warning("fedwise: %s", cause)
-                raise Declined(Refusal.BUDGET) from None
-            shelf.keep(made)
-        _LOG.info("fedwise: released %d noisy tables at epsilon %s", len(made.tables), made.epsilon)
-        return made
+        try:
+            made = answer(
+                plan,
+                lambda: find_data(self.data, policy, context),
+                client=policy.client,
+                ledger=policy.open_ledger,
+                archive=Archive(policy.ledger),
+            )
+        except BudgetExceeded as cause:
+            _LOG.warning("fedwise: %s", cause)
+            raise Declined(Refusal.BUDGET) from None
+        if made.repeated:
+            _LOG.info(
+                "fedwise: this plan was answered before; the kept release is sent again, nothing is charged"
+            )
+        else:
+            found = made.release
+            _LOG.info("fedwise: released %d noisy tables at epsilon %s", len(found.tables), found.epsilon)
+        return made.release
 
 
 def find_data(source: Any, policy: Policy | None, context: Context) -> FrameLike:

@@ -7,6 +7,7 @@ of its two secrets, once.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -17,8 +18,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.common.secure_aggregation.crypto.shamir import create_shares
 
 from ..errors import FedwiseError
-from . import masks, wire
-from .claims import claim, new_session
+from . import claims, masks, wire
 from .guard import find_policy, masked_already
 from .secagg_wire import (
     RECORD,
@@ -40,6 +40,7 @@ from .secagg_wire import (
 #: Fewest clients in a sum, where the node has no policy that says otherwise.
 LEAST_COHORT = 3
 _KINDS = ("train", "evaluate")
+_NEXT = {"introduce": "collect", "collect": "unmask", "unmask": None}
 
 Handler = Callable[[Message, Context], Message]
 Mod = Callable[[Message, Context, Handler], Message]
@@ -99,10 +100,11 @@ def _answer(message: Message, context: Context, call_next: Handler, policy: Any)
     # Out of the state first: a stage that fails ends the protocol, and none is answered twice.
     saved = context.state.config_records.pop(RECORD, None)
     if isinstance(request, Setup):
+        _abandon(saved)
         answer, session = _set_up(request, kind, context.node_id, least)
     else:
         before = _resume(saved, request, kind)
-        claim(before.name, before.expects)
+        claims.advance(before.name, before.expects, _NEXT[before.expects])
         if isinstance(request, Introduce):
             answer, session = _share(before, request, least)
         elif isinstance(request, Collect):
@@ -118,6 +120,14 @@ def _least_cohort(policy: Any, context: Context) -> int:
     if policy is None and not context.node_config.get("policy"):
         return LEAST_COHORT
     return find_policy(policy, context).least_cohort
+
+
+def _abandon(saved: ConfigRecord | None) -> None:
+    """Forget a session that the server did not finish."""
+    if saved is not None:
+        old = msgspec.msgpack.decode(saved["session"], type=Session)
+        with contextlib.suppress(FedwiseError):
+            claims.advance(old.name, old.expects)
 
 
 def _resume(saved: ConfigRecord | None, request: Introduce | Collect | Unmask, kind: str) -> Session:
@@ -139,7 +149,7 @@ def _set_up(terms: Setup, kind: str, node: int, least: int) -> tuple[Answer, Ses
     """Agree to the terms, and make keys for this round only."""
     terms.check(least)
     session = Session(
-        name=new_session(),
+        name=claims.begin("introduce"),
         kind=kind,
         node=node,
         expects="introduce",

@@ -34,6 +34,9 @@ from .secagg_wire import (
 )
 
 _LOG = logging.getLogger("flwr")
+_BAD_SHARES = (
+    "secure aggregation got shares that do not fit together; restart the round without the faulty client"
+)
 _A = TypeVar("_A", Keys, Shares, Masked, Opened)
 
 
@@ -89,7 +92,8 @@ class Round:
         if len(keys) < len(self.nodes):
             raise Stopped(0, keys)
         roster = {node: (answer.mask, answer.channel) for node, answer in keys.items()}
-        shares = self._ask({node: Introduce(roster) for node in self.nodes}, Shares)
+        shares = self._ask(dict.fromkeys(self.nodes, Introduce(roster)), Shares)
+        shares = {node: found for node, found in shares.items() if {*found.sealed, node} == set(roster)}
         if len(shares) < len(self.nodes):
             raise Stopped(1, shares)
         names, words = self._collect(shares)
@@ -160,6 +164,8 @@ def _unmask(
         if node in words:
             total = total - masker.own(secret, node)
             continue
+        if masks.public_of(secret) != roster[node][0]:
+            raise FedwiseError(_BAD_SHARES)
         for other in words:
             total = total - masker.pair(masks.agree(secret, roster[other][0]), other, node)
     return total
@@ -167,8 +173,9 @@ def _unmask(
 
 def _combine(shares: list[bytes]) -> bytes:
     try:
-        return bytes(combine_shares(shares))
+        secret = bytes(combine_shares(shares))
     except (ValueError, IndexError):
-        raise FedwiseError(
-            "secure aggregation got shares that do not fit together; restart the round without the faulty client"
-        ) from None
+        raise FedwiseError(_BAD_SHARES) from None
+    if len(secret) != 32:
+        raise FedwiseError(_BAD_SHARES)
+    return secret

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 from flwr.app import ArrayRecord, ConfigRecord, RecordDict
@@ -117,20 +118,14 @@ def write(message: Request | Answer) -> ConfigRecord:
 
 def read_request(content: RecordDict) -> Request | None:
     """The request in a message, or None when there is none that can be read."""
-    found = _bytes(content)
-    try:
-        return None if found is None else msgspec.msgpack.decode(found, type=Request)
-    except msgspec.MsgspecError:
-        return None
+    found: Request | None = _read(content, Request)
+    return found
 
 
 def read_answer(content: RecordDict) -> Answer | None:
     """The answer in a message, or None when there is none that can be read."""
-    found = _bytes(content)
-    try:
-        return None if found is None else msgspec.msgpack.decode(found, type=Answer)
-    except msgspec.MsgspecError:
-        return None
+    found: Answer | None = _read(content, Answer)
+    return found
 
 
 def roster_digest(kind: str, terms: Setup, roster: Roster) -> bytes:
@@ -157,7 +152,7 @@ def content_digest(roster: bytes, content: RecordDict) -> bytes:
                 _feed(hasher, key, value.dtype, str(tuple(value.shape)), value.stype)
                 hasher.update(hashlib.sha256(value.data).digest())
             else:
-                _feed(hasher, key, type(value).__name__, repr(value))
+                _feed(hasher, key, repr(value))
     return hasher.digest()
 
 
@@ -168,8 +163,11 @@ def _feed(hasher: hashlib._Hash, *parts: str) -> None:
         hasher.update(len(data).to_bytes(8, "little") + data)
 
 
-def _bytes(content: RecordDict) -> bytes | None:
+def _read(content: RecordDict, kind: Any) -> Any:
     if RECORD not in content.config_records:
         return None
     found = content.config_records[RECORD].get(_FIELD)
-    return found if isinstance(found, bytes) else None
+    try:
+        return msgspec.msgpack.decode(found, type=kind) if isinstance(found, bytes) else None
+    except (msgspec.MsgspecError, ValueError, RecursionError):  # text that is no UTF-8 is a ValueError
+        return None

@@ -15,15 +15,15 @@ from flwr.clientapp import ClientApp
 
 from ..errors import BudgetExceeded, FedwiseError
 from ..owner.allowance import Allowance
-from ..owner.archive import Shelf
+from ..owner.archive import Archive
 from ..owner.policy import Declined, Policy, Refusal
 from ..schema.schema import Schema
 from ..training.checks import check_parameters, check_request
 from ..training.encoding import Encoder
 from ..training.local import (
     ClientState,
+    GroupSums,
     Instruction,
-    Report,
     Settings,
     Update,
     local_update,
@@ -36,7 +36,7 @@ from .client_app import STATE, find_data, records
 from .guard import LOSS_ACTION, find_policy, guard
 
 #: Keys of the records that travel beside Flower's own ``arrays``, ``config`` and ``metrics``.
-SETTINGS, CONTROL, CELLS, REPORT = "fedwise.settings", "fedwise.control", "fedwise.cells", "fedwise.reporting"
+SETTINGS, CONTROL, CELLS, REPORT = "fedwise.settings", "fedwise.control", "fedwise.cells", "fedwise.report"
 _MEMORY = "fedwise.memory"
 _LOG = logging.getLogger("flwr")
 Weight = Literal["released", "exact", "equal"]
@@ -234,7 +234,7 @@ class _Trainer:
             return float(context.state.config_records[STATE]["records"])
         # A node restarted in the middle of a run has lost its context, not its release.
         if policy.ledger is not None:
-            saved = Shelf(policy.ledger).newest(policy.client)
+            saved = Archive(policy.ledger).newest(policy.client)
             if saved is not None:
                 return records(saved)
         return None
@@ -315,7 +315,7 @@ def read_update(model: Model, message: Message, client: str) -> Update:
         change = arrays[CONTROL]["change"].numpy() if CONTROL in arrays else None
         report = None
         if REPORT in arrays:
-            report = Report(arrays[REPORT]["counts"].numpy(), arrays[REPORT]["losses"].numpy())
+            report = GroupSums(arrays[REPORT]["counts"].numpy(), arrays[REPORT]["losses"].numpy())
     except Exception:
         raise FedwiseError(f"update of client '{client}' does not fit the model") from None
     finite = np.isfinite(parameters).all() and (change is None or np.isfinite(change).all())

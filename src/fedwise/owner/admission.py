@@ -56,9 +56,9 @@ def admit(policy: Policy, asked: Asked, *, name: str, private: bool = False, mas
 
 def _count(policy: Policy, asked: Asked) -> None:
     """Write an answer without noise into the ledger before it is made."""
-    ledger = policy.open_ledger()
-    if ledger is None:
+    if policy.ledger is None:
         return
+    ledger = policy.open_ledger()
     training = asked is Asked.TRAINING
     limit = (policy.train_rounds or None) if training else policy.evaluations
     try:

@@ -68,9 +68,9 @@ class Allowance:
         promise = Promise(
             policy.train_epsilon, policy.train_delta, policy.train_rounds, batch, epochs, policy.train_clip
         )
-        ledger = policy.open_ledger()
-        if ledger is None:
+        if policy.ledger is None:
             return _steps(promise, population)
+        ledger = policy.open_ledger()
         text = msgspec.json.encode(promise).decode()
         _take_over(ledger, policy.client, promise, text)
         before = [line for line in ledger.training() if line.promise == text]

@@ -1,11 +1,16 @@
-"""Shelf: releases already made, kept beside the ledger so that none is ever drawn twice.
+"""Archive: the releases already made under a ledger, kept beside it so that none is ever drawn twice.
 
 A plan that comes again (a restart, a lost reply, a second run) gets the very same file: drawing fresh
 noise would cost the owner twice and give the coordinator an average with half the noise.
+
+An answer is found by plan and client, not by the rows: a digest of private rows on disk would tell whoever
+reads it whether a guess at them is right. Rows that changed since are therefore answered as before; a new plan
+is needed to release them.
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -16,12 +21,15 @@ from ..planning import Plan
 from .release import SUFFIX, Release
 
 _WAIT_SECONDS = 600.0
+#: Only the owner reads what lies here: the releases, and from them when and for whom they were made.
+_FILE, _FOLDER = 0o600, 0o700
 
 
-class Shelf:
+class Archive:
     """The saved releases of one ledger, in ``<ledger>.releases/``."""
 
     def __init__(self, ledger: Path) -> None:
+        self.ledger = ledger
         self.directory = ledger.with_name(ledger.name + ".releases")
 
     def path(self, plan: Plan, client: str) -> Path:
@@ -29,7 +37,7 @@ class Shelf:
         return self.directory / f"{client}-{plan.digest[:32]}{SUFFIX}"
 
     def find(self, plan: Plan, client: str) -> Release | None:
-        """The saved answer, or None.
+        """The saved answer, or None. Nothing is created.
 
         Raises
         ------
@@ -37,10 +45,11 @@ class Shelf:
             The file is damaged or answers something else. It is not replaced: somebody may hold a copy.
         """
         path = self.path(plan, client)
-        if not path.exists():
+        _absent(self.directory.with_name(path.name))  # refuses an impossible name before the folder is there
+        if _absent(path):
             return None
         found = Release.load(path)
-        if found.plan_digest != plan.digest or found.client != client or found.simulated:
+        if found.plan_digest != plan.digest or found.client != client or found.label != "private":
             raise ReleaseError(
                 f"saved release '{path}' answers another plan or client; move it away on purpose"
             )
@@ -57,22 +66,42 @@ class Shelf:
 
     def keep(self, release: Release) -> None:
         """Save a release before it leaves."""
-        release.save(self.path(release.plan, release.client))
+        release.save(self.path(release.plan, release.client), mode=_FILE)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """One answer at a time, over processes: SQLite's file lock, which a crash releases."""
-        self.directory.mkdir(parents=True, exist_ok=True)
+        lock = self.directory / "lock.db"
         try:
-            with closing(
-                sqlite3.connect(self.directory / "lock.db", timeout=_WAIT_SECONDS, isolation_level=None)
-            ) as db:
+            self.directory.mkdir(mode=_FOLDER, parents=True, exist_ok=True)
+            os.chmod(self.directory, _FOLDER)  # one made by version 0.1.0 may be open to others
+            os.close(os.open(lock, os.O_RDWR | os.O_CREAT, _FILE))
+        except OSError as cause:
+            raise self._unlockable(cause.strerror) from None
+        try:
+            with closing(sqlite3.connect(lock, timeout=_WAIT_SECONDS, isolation_level=None)) as db:
                 db.execute("BEGIN EXCLUSIVE")
                 try:
                     yield
                 finally:
                     db.execute("ROLLBACK")
         except sqlite3.Error as cause:
-            raise LedgerError(
-                f"'{self.directory}' cannot be locked ({cause}); check its permissions"
-            ) from None
+            raise self._unlockable(cause) from None
+
+    def _unlockable(self, reason: object) -> LedgerError:
+        return LedgerError(
+            f"'{self.directory}' cannot be locked ({reason}); check its permissions and free space"
+        )
+
+
+def _absent(path: Path) -> bool:
+    """Whether nothing has this name; `ReleaseError` where no file could have it."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError as cause:
+        raise ReleaseError(
+            f"'{path}' cannot be used ({cause.strerror}); use a shorter client name, or check the permissions"
+        ) from None
+    return False

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..errors import FedwiseError
+from ..errors import FedwiseError, LedgerError
 from ..files import parse_toml, read_bytes, shorten
 from ..planning import Plan
 from ..privacy.scales import check_promise
@@ -225,8 +225,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             if not read <= set(self.columns):
                 raise Declined(Refusal.COLUMNS)
 
-    def open_ledger(self) -> Ledger | None:
-        """The owner's ledger, created on first use and announced; none for simulated noise.
+    def open_ledger(self) -> Ledger:
+        """The owner's ledger, created on first use and announced. A policy for simulations has none.
 
         Raises
         ------
@@ -234,7 +234,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             The ledger is lost: releases charged to it are still here.
         """
         if self.ledger is None:
-            return None
+            raise LedgerError("policy must name a ledger; it is one for simulations")
         if self.ledger.exists():
             return Ledger(self.ledger)
         epsilon, delta = self.budget

@@ -16,10 +16,11 @@ from ..planning import Infinite, Plan
 from ..schema.frame import FrameLike
 from .ledger import Ledger
 from .noise import NoisyCounts, add_noise, add_simulated_noise, no_noise
-from .tables import count
+from .tables import Tables, count
 
 FORMAT: Literal["fedwise/release/1"] = "fedwise/release/1"
 SUFFIX = ".release.json"
+Label = Literal["private", "simulated", "not private", "not charged"]
 #: No noisy count of a real data set comes near this; larger numbers are an attempt to overflow sums.
 MAX_COUNT = 2**50
 _SEPARATORS = re.compile(r"[/\\]")
@@ -35,7 +36,11 @@ class NoisyTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What one client sends: noisy tables, the plan they answer, and nothing exact."""
+    """What one client sends: noisy tables, the plan they answer, and nothing exact.
+
+    `charged` is False where noise for a private plan was drawn without a ledger: nobody counts how often that
+    data set was released. Only then is it written to the file.
+    """
 
     format: Literal["fedwise/release/1"] = FORMAT
     client: str
@@ -43,6 +48,7 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     delta: float
     private: bool
     simulated: bool
+    charged: bool = True
     plan_digest: str
     schema_digest: str
     library: str
@@ -55,11 +61,9 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         return NoisyCounts(np.array([c for table in self.tables for c in table.counts], dtype=np.int64))
 
     @property
-    def label(self) -> str:
-        """How trustworthy the noise is, in one word: private, simulated, or not private."""
-        if not self.private:
-            return "not private"
-        return "simulated" if self.simulated else "private"
+    def label(self) -> Label:
+        """What protects this release: private, simulated, not private, or not charged."""
+        return label_of(private=self.private, simulated=self.simulated, charged=self.charged)
 
     def verify(self, where: str = "release") -> None:
         """Refuse a release whose parts contradict one another."""
@@ -71,6 +75,8 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
             raise ReleaseError(f"{where} states another promise than its plan; ask for a new copy")
         if self.private != self.plan.private:
             raise ReleaseError(f"{where} states the wrong privacy for its plan; ask for a new copy")
+        if not self.charged and (self.simulated or not self.private):
+            raise ReleaseError(f"{where} contradicts itself on what protects it; ask for a new copy")
         if len(self.tables) != len(self.plan.tables):
             raise ReleaseError(
                 f"{where} holds {len(self.tables)} tables, its plan asks for {len(self.plan.tables)}"
@@ -101,16 +107,27 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     def encode(self) -> bytes:
         """The release as JSON that a person can read: one table a line."""
         tables = b",\n    ".join(msgspec.json.encode(table) for table in self.tables)
-        hollow = msgspec.structs.replace(self, tables=())
+        hollow = {name: getattr(self, name) for name in self.__struct_fields__} | {"tables": ()}
+        if self.charged:
+            del hollow["charged"]  # version 0.1.0 does not know this key, and need not
         text = msgspec.json.format(msgspec.json.encode(hollow), indent=2)
         return text.replace(b'"tables": []', b'"tables": [\n    ' + tables + b"\n  ]", 1) + b"\n"
 
-    def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the release, whole or not at all."""
-        write_new(Path(path), self.encode(), force=force, error=ReleaseError)
+    def save(self, path: str | Path, *, force: bool = False, mode: int | None = None) -> None:
+        """Write the release, whole or not at all, with the permissions `mode` where given."""
+        write_new(Path(path), self.encode(), force=force, error=ReleaseError, mode=mode)
 
     def __repr__(self) -> str:
         return f"Release(client={self.client!r}, {self.label}, epsilon={self.epsilon}, {len(self.tables)} tables)"
+
+
+def label_of(*, private: bool, simulated: bool, charged: bool) -> Label:
+    """The one label of a release, the most serious first."""
+    if not private:
+        return "not private"
+    if simulated:
+        return "simulated"
+    return "private" if charged else "not charged"
 
 
 def check_client(client: str, *, where: str = "client name") -> None:
@@ -137,6 +154,15 @@ def check_seed(seed: int | None, *, simulated: bool) -> None:
         raise ReleaseError(f"seed must be at least 0, got {seed}")
 
 
+def check_consent(plan: Plan, *, no_privacy: bool) -> None:
+    """A plan without privacy is answered only with a consent of its own."""
+    if not plan.private and not no_privacy:
+        raise ReleaseError(
+            "plan has no privacy: epsilon is infinite and its tables are exact counts; ask for a plan with a finite "
+            "epsilon, or consent with no_privacy=True (--no-privacy)"
+        )
+
+
 def release(
     plan: Plan,
     frame: FrameLike,
@@ -145,8 +171,12 @@ def release(
     ledger: Ledger | None = None,
     simulated: bool = False,
     seed: int | None = None,
+    uncharged: bool = False,
+    no_privacy: bool = False,
 ) -> Release:
     """Count, charge, add noise: one client's answer to a plan.
+
+    Every call draws and charges anew; `fedwise.owner.answer` never answers the same plan twice.
 
     Parameters
     ----------
@@ -157,12 +187,16 @@ def release(
     client
         Public name of the client.
     ledger
-        The owner's budget. Charged and committed before noise is drawn. Without one, nobody counts
-        how often this data set was released.
+        The owner's budget. Charged and committed before noise is drawn.
     simulated
         Seeded noise for experiments on public data: no privacy, and the release says so.
     seed
         Seed of simulated noise.
+    uncharged
+        Consent to a release without a ledger: nobody counts how often this data set was released, and the
+        release says ``not charged``.
+    no_privacy
+        Consent to a plan of infinite epsilon: the release is exact and says ``not private``.
 
     Raises
     ------
@@ -174,16 +208,22 @@ def release(
     plan.verify()
     check_client(client)
     check_seed(seed, simulated=simulated)
-    if ledger is not None and (simulated or not plan.private):
-        # Nothing honest could be written into the book, and leaving it unwritten would hide a release.
-        kind = "simulated noise" if plan.private else "a plan without privacy"
-        raise ReleaseError(
-            f"ledger must not be given for {kind}: data with a budget is not for it; leave one out"
-        )
-    tables = count(plan.schema.encode(frame), plan.layout)
+    _check_ledger(plan, ledger, simulated=simulated, uncharged=uncharged)
+    if not simulated:
+        check_consent(plan, no_privacy=no_privacy)
+    return draw(plan, count_tables(plan, frame), client=client, ledger=ledger, seed=seed)
+
+
+def count_tables(plan: Plan, frame: FrameLike) -> Tables:
+    """Exact counts of a plan's tables, which stay in memory; `DataError` where the rows do not fit."""
+    return count(plan.schema.encode(frame), plan.layout)
+
+
+def draw(plan: Plan, tables: Tables, *, client: str, ledger: Ledger | None, seed: int | None) -> Release:
+    """Charge, then add noise. The caller has checked that plan, ledger and seed go together."""
     if not plan.private:
         noisy = no_noise(tables)
-    elif simulated:
+    elif seed is not None:
         noisy = add_simulated_noise(tables, plan.sigmas, _generator(seed, client))
     else:
         if ledger is not None:
@@ -194,7 +234,8 @@ def release(
         epsilon=plan.promise_epsilon,
         delta=plan.delta,
         private=plan.private,
-        simulated=simulated,
+        simulated=seed is not None,
+        charged=ledger is not None or seed is not None or not plan.private,
         plan_digest=plan.digest,
         schema_digest=plan.schema_digest,
         library=__version__,
@@ -206,6 +247,27 @@ def release(
     )
 
 
-def _generator(seed: int | None, client: str) -> np.random.Generator:
+def _check_ledger(plan: Plan, ledger: Ledger | None, *, simulated: bool, uncharged: bool) -> None:
+    """A real release is charged, or says openly that it is not; nothing else may touch a ledger."""
+    if simulated or not plan.private:
+        if ledger is not None or uncharged:
+            # Nothing honest could be written into the ledger, and leaving it unwritten would hide a release.
+            kind = "simulated noise" if plan.private else "a plan without privacy"
+            what = "ledger" if ledger is not None else "uncharged"
+            raise ReleaseError(
+                f"{what} must not be given for {kind}: data with a budget is not for it; leave {what} out"
+            )
+    elif ledger is not None and uncharged:
+        raise ReleaseError(
+            "uncharged must not be given with a ledger, which is charged; leave out one of them"
+        )
+    elif ledger is None and not uncharged:
+        raise ReleaseError(
+            "release must be charged to a ledger; pass ledger=fedwise.Ledger('budget.db', epsilon=1.0, delta=1e-5), "
+            "or uncharged=True to make one that says 'not charged'"
+        )
+
+
+def _generator(seed: int, client: str) -> np.random.Generator:
     """A stream of its own for each client, so that adding a client changes nobody else's noise."""
-    return np.random.default_rng([seed or 0, *client.encode()])
+    return np.random.default_rng([seed, *client.encode()])

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ..cache import Cache
 from ..errors import PoolError, nearest
 from ..estimation.estimates import Estimates
-from ..owner.release import SUFFIX, Release
+from ..owner.release import SUFFIX, Label, Release, label_of
 from ..planning import Plan
 from .screen import FALSE_ALARM, Alert, Flag, flagged, screen
 
@@ -34,6 +34,8 @@ class Pool:
         Shape (clients, cells): noisy counts.
     simulated
         Whether any release carries simulated noise.
+    charged
+        Whether every release was charged to a ledger, or needs none (simulated, not private).
     flags
         Releases that failed the screen (only with ``accept_flagged``).
     alerts
@@ -49,6 +51,7 @@ class Pool:
         matrix: npt.NDArray[np.int64],
         *,
         simulated: bool = False,
+        charged: bool = True,
         flags: Sequence[Flag] = (),
         alerts: Sequence[Alert] = (),
         sources: Sequence[str] = (),
@@ -60,6 +63,7 @@ class Pool:
         self.matrix.flags.writeable = False
         self.cache: Cache[str, Estimates] = Cache()
         self.simulated = simulated
+        self.charged = charged
         self.flags = tuple(flags)
         self.alerts = tuple(alerts)
         self.sources = tuple(sources)
@@ -117,6 +121,11 @@ class Pool:
         """Whether the releases carry noise at all."""
         return self.plan.private
 
+    @property
+    def label(self) -> Label:
+        """What protects these releases, the most serious of theirs: see `fedwise.Release.label`."""
+        return label_of(private=self.private, simulated=self.simulated, charged=self.charged)
+
     def index(self, names: Iterable[str]) -> npt.NDArray[np.int64]:
         """Positions of the named clients, or a `PoolError` with the nearest name."""
         at = {name: i for i, name in enumerate(self.clients)}
@@ -139,6 +148,7 @@ class Pool:
             self.plan,
             self.matrix[kept],
             simulated=self.simulated,
+            charged=self.charged,
             flags=[flag for flag in self.flags if flag.client in stay],
             alerts=[alert for alert in self.alerts if alert.client in stay],
             sources=[self.sources[i] for i in kept] if self.sources else (),
@@ -148,8 +158,7 @@ class Pool:
         return len(self.clients)
 
     def __repr__(self) -> str:
-        kind = "simulated" if self.simulated else ("private" if self.private else "not private")
-        return f"Pool({len(self)} clients, epsilon={self.plan.promise_epsilon}, {kind})"
+        return f"Pool({len(self)} clients, epsilon={self.plan.promise_epsilon}, {self.label})"
 
 
 class _Loader:
@@ -161,6 +170,7 @@ class _Loader:
         self.sources: dict[str, str] = {}
         self.fingerprints: dict[bytes, str] = {}
         self.simulated = False
+        self.charged = True
 
     def add(self, found: Release, source: str) -> None:
         if self.plan is None:
@@ -186,6 +196,7 @@ class _Loader:
         self.rows[found.client] = counts
         self.sources[found.client] = source
         self.simulated |= found.simulated
+        self.charged &= found.charged
 
     def pool(self, *, accept_flagged: bool) -> Pool:
         if self.plan is None:
@@ -206,6 +217,7 @@ class _Loader:
             self.plan,
             matrix,
             simulated=self.simulated,
+            charged=self.charged,
             flags=found.flags,
             alerts=found.alerts,
             sources=[self.sources[name] for name in clients],

@@ -1,8 +1,9 @@
 """Accounting: what discrete Gaussian noise really costs, composed table by table.
 
 The closed formula of the Gaussian mechanism is for continuous noise. What leaves a client carries
-*discrete* Gaussian noise, whose privacy loss sits on a lattice and costs a hair more. Here the loss
-distributions are composed numerically, always rounding toward a larger cost.
+*discrete* Gaussian noise, whose privacy loss sits on a lattice and costs slightly more. Here the loss
+distributions are composed numerically, always rounding toward a larger cost. Tables whose noise is so wide
+that the lattice no longer matters enter the composition together, as one continuous Gaussian.
 
 Each table's loss is put on a common grid by connecting the dots of its privacy curve (Doroshenko,
 Ghazi, Kamath, Kumar, Manurangsi 2022): the curve δ(e^ε) is convex, so the chord between grid points
@@ -19,8 +20,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.optimize import brentq
+from scipy.special import log_ndtr
 
 Floats = npt.NDArray[np.float64]
+#: Grid indices, the mass at each, and the mass beyond the last.
+Dots = tuple[npt.NDArray[np.int64], Floats, float]
 
 #: Mass cut off in the tails of the composed loss; it is added to delta.
 TAIL = 1e-18
@@ -37,12 +41,20 @@ class LossDistribution:
     infinite: float
 
     @classmethod
-    def of(cls, sigmas: npt.ArrayLike) -> LossDistribution:
-        """Compose one discrete Gaussian of sensitivity 1 for each scale in `sigmas`."""
+    def of(cls, sigmas: npt.ArrayLike, *, gaussian: float = 0.0) -> LossDistribution:
+        """Compose one discrete Gaussian of sensitivity 1 for each scale in `sigmas`, and a continuous one.
+
+        Parameters
+        ----------
+        sigmas
+            Scales of the discrete Gaussians, at least one.
+        gaussian
+            μ (sensitivity/σ) of one continuous Gaussian mechanism released beside them; 0 for none.
+        """
         scales, repeats = np.unique(np.asarray(sigmas, dtype=np.float64), return_counts=True)
         if scales[0] <= 0:
             return cls(np.zeros(1), np.zeros(1), 1.0)
-        rho = float(np.sum(repeats / (2 * scales**2)))
+        rho = float(np.sum(repeats / (2 * scales**2))) + gaussian**2 / 2
         # The discrete Gaussian is σ²-subgaussian (Canonne, Kamath, Steinke 2020), so the composed loss
         # leaves [ρ − t, ρ + t] with probability at most 2·exp(−t²/4ρ).
         reach = math.sqrt(4 * rho * math.log(1 / TAIL))
@@ -51,12 +63,17 @@ class LossDistribution:
         size = next_fast_len(math.ceil(2 * reach / step) + 4, real=True)
         spectrum = np.ones(size // 2 + 1, dtype=np.complex128)
         infinite = 2 * TAIL
-        for scale, repeat in zip(scales, repeats, strict=True):
-            index, mass, beyond = _connect_dots(float(scale), step, reach + rho)
+        parts = [
+            (_discrete_dots(float(s), step, reach + rho), int(n))
+            for s, n in zip(scales, repeats, strict=True)
+        ]
+        if gaussian > 0:
+            parts.append((_gaussian_dots(gaussian, step, reach + rho), 1))
+        for (index, mass, beyond), repeat in parts:
             wrapped = np.zeros(size)
             np.add.at(wrapped, index % size, mass)
-            spectrum *= rfft(wrapped) ** int(repeat)
-            infinite += beyond * int(repeat)
+            spectrum *= rfft(wrapped) ** repeat
+            infinite += beyond * repeat
         composed = np.maximum(irfft(spectrum, n=size), 0.0)
         index = low + (np.arange(size) - low) % size
         order = np.argsort(index)
@@ -86,6 +103,16 @@ class LossDistribution:
         return float(brentq(lambda e: self.delta(e) - delta, 0.0, float(self.losses[-1]), xtol=1e-12))
 
 
+def gaussian_curve(mu: float, epsilons: Floats) -> Floats:
+    """δ(ε) of the Gaussian mechanism with sensitivity/σ = `mu`, at each ε (Balle & Wang 2018, eq. 6).
+
+    δ = Φ(μ/2 − ε/μ) − e^ε · Φ(−μ/2 − ε/μ)
+    """
+    first = log_ndtr(mu / 2 - epsilons / mu)
+    second = epsilons + log_ndtr(-mu / 2 - epsilons / mu)
+    return np.asarray(np.exp(first) * -np.expm1(np.minimum(second - first, 0.0)), dtype=np.float64)
+
+
 def discrete_gaussian(sigma: float) -> tuple[npt.NDArray[np.int64], Floats]:
     """Support and probabilities of the discrete Gaussian, tails below 1e-30 left out."""
     reach = math.ceil(12 * sigma) + 2
@@ -94,7 +121,7 @@ def discrete_gaussian(sigma: float) -> tuple[npt.NDArray[np.int64], Floats]:
     return support, density / density.sum()
 
 
-def _curve(sigma: float, epsilons: Floats) -> Floats:
+def discrete_curve(sigma: float, epsilons: Floats) -> Floats:
     """δ(ε) = Σ_z (p(z) − e^ε·p(z+1))₊ of one table, exact up to rounding, at each ε."""
     support, p = discrete_gaussian(sigma)
     # The loss ln p(z)/p(z+1) = (2z+1)/(2σ²) grows with z, so the sum runs over z ≥ ε·σ² − ½ (strictly above).
@@ -104,16 +131,29 @@ def _curve(sigma: float, epsilons: Floats) -> Floats:
     return np.asarray(np.maximum(upper[at] - np.exp(epsilons) * upper[at + 1], 0.0), dtype=np.float64)
 
 
-def _connect_dots(sigma: float, step: float, reach: float) -> tuple[npt.NDArray[np.int64], Floats, float]:
+def _discrete_dots(sigma: float, step: float, reach: float) -> Dots:
+    """One table's loss on the grid."""
+    grid = _grid(min(reach, 0.5 / sigma**2 + 11.0 / sigma), step)
+    return _connect_dots(grid, step, discrete_curve(sigma, np.multiply(grid, step, dtype=np.float64)))
+
+
+def _gaussian_dots(mu: float, step: float, reach: float) -> Dots:
+    """A continuous Gaussian's loss on the grid."""
+    grid = _grid(min(reach, 0.5 * mu**2 + 11.0 * mu), step)
+    return _connect_dots(grid, step, gaussian_curve(mu, np.multiply(grid, step, dtype=np.float64)))
+
+
+def _grid(reach: float, step: float) -> npt.NDArray[np.int64]:
+    last = math.ceil(reach / step) + 1
+    return np.arange(-last, last + 1)
+
+
+def _connect_dots(index: npt.NDArray[np.int64], step: float, curve: Floats) -> Dots:
     """Masses on the grid whose privacy curve runs through the true one at the grid points.
 
     With x = e^ε the curve of masses p_i at ε_i is Σ p_i·(1 − x/x_i)₊: piecewise linear in x, its slope
     rising by p_i/x_i at x_i. Matching the true curve at the grid points gives every p_i.
     """
-    own = min(reach, 0.5 / sigma**2 + 11.0 / sigma)
-    last = math.ceil(own / step) + 1
-    index = np.arange(-last, last + 1)
-    curve = _curve(sigma, np.asarray(index * step, dtype=np.float64))
     rise = np.diff(curve) / math.expm1(step)  # slope times x_i on [x_i, x_{i+1}]
     slope_after = np.append(rise, 0.0)
     # Just before x_i, in units of 1/x_i: the previous chord, or the chord from (0, 1) for the first point.

@@ -27,6 +27,7 @@ _FOOTERS = {
     "private": "Only released, estimated or aggregate numbers appear on this page.",
     "simulated": "This page is made from releases with simulated noise: it is not private.",
     "not private": "This page is made from exact counts: it is not private.",
+    "not charged": "Only released, estimated or aggregate numbers appear on this page; not every release was charged.",
     "not checked": "This page is made from a selection whose releases were not checked.",
 }
 _FOLDER = Path(__file__).parent / "templates"

@@ -8,7 +8,6 @@ which says what could not be checked without it.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,10 +25,11 @@ from ..objective.pfl import terms
 from ..planning import Plan
 from ..pool.pool import Pool
 from ..search.selection import Selection
-from ..view.labels import Label, flags_of
-from ..view.promise import TrainingPrivacy
+from ..view.labels import flags_of
 from ..view.tables import AuditRow
+from .commands import command_lines
 from .report import Report
+from .run_privacy import training_privacy
 
 #: How the chosen federation is called in charts and tables.
 CHOSEN = "Chosen federation"
@@ -93,7 +93,7 @@ def build_report(
         frontier=frontier,
         forecast=forecast,
         model=str(config.get("config", {}).get("model", "mlp")),
-        commands=_commands(selection, pool, config, place),
+        commands=command_lines(selection, pool, config, place),
         training_privacy=training_privacy(folder, config) if whole and CHOSEN in runs else None,
         plan=_plan(folder / "plan.json") if whole else None,
         digests={"Training data": config["fingerprint"]} if config.get("fingerprint") else None,
@@ -226,86 +226,3 @@ def _audits(path: Path) -> list[AuditRow]:
 
 def _plan(path: Path) -> Plan | None:
     return Plan.load(path) if path.exists() else None
-
-
-def training_privacy(folder: Path, config: Mapping[str, Any]) -> TrainingPrivacy | None:
-    """What a run directory says about the privacy of its training; ``None`` where it says nothing.
-
-    ``config.json`` says whether DP-SGD was used, ``privacy.json`` what it cost. `fedwise train` draws the noise of
-    DP-SGD from the seed of the run, so such a training is simulated unless its settings state otherwise.
-    """
-    settings = config.get("config")
-    if not (isinstance(settings, dict) and "privacy" in settings and (folder / "metrics.parquet").exists()):
-        return None
-    asked = settings["privacy"]
-    if not isinstance(asked, dict):
-        return TrainingPrivacy(label="not private", notes=_costs(folder / "privacy.json"))
-    label: Label = "private" if asked.get("simulated") is False else "simulated"
-    return TrainingPrivacy(label=label, notes=_costs(folder / "privacy.json"))
-
-
-class _CostRow(msgspec.Struct):
-    """What a report reads of a client's line in ``privacy.json``; an infinite ε is written as null."""
-
-    selected: bool
-    joint: float | None
-    delta: float
-
-
-def _costs(path: Path) -> list[str]:
-    """The largest cost of clients chosen and not chosen, in a sentence each."""
-    if not path.exists():
-        return []
-    data = read_bytes(path, what="privacy file", error=FedwiseError)
-    costs = decode(data, list[_CostRow], what=f"privacy file '{path}'", error=FedwiseError)
-    notes = []
-    for selected, who in ((True, "chosen"), (False, "not chosen")):
-        spent = [cost for cost in costs if cost.selected is selected]
-        if any(cost.joint is None for cost in spent):
-            notes.append(f"Clients {who}: no bound on ε, release and training together.")
-        elif spent:
-            worst = max(spent, key=lambda cost: cost.joint or 0.0)
-            notes.append(
-                f"Clients {who}: ε at most {worst.joint:.3f} at δ = {worst.delta:g}, release and training together, "
-                "from one accountant."
-            )
-    return notes
-
-
-def _commands(
-    selection: Selection, pool: Pool | None, config: Mapping[str, Any], releases: Path | None
-) -> list[str]:
-    """Command lines that lead here. Paths are cut to names, so that the page tells nothing about this machine."""
-    lines = []
-    if selection.method != "given":
-        words = [
-            "fedwise",
-            "select",
-            (releases.name if releases else "releases") + "/",
-            "-k",
-            str(selection.k),
-        ]
-        default = pool.plan.weights if pool else None
-        for name in selection.weights.__struct_fields__:
-            value = getattr(selection.weights, name)
-            if default is None or value != getattr(default, name):
-                words += [f"--{name}", repr(value)]
-        for name in ("include", "exclude"):
-            if name in selection.constraints:
-                words += [f"--{name}", ",".join(selection.constraints[name])]
-        for name in ("min_records", "min_client_records"):
-            if name in selection.constraints:
-                words += [f"--{name.replace('_', '-')}", repr(selection.constraints[name])]
-        if selection.estimator not in ("", "shrinkage"):
-            words += ["--estimator", selection.estimator]
-        words += ["--method", selection.method, "--seed", str(selection.seed), "-o", "selection.json"]
-        lines.append(shlex.join(words))
-    settings = config.get("config")
-    if isinstance(settings, dict):
-        words = ["fedwise", "train", "--selection", "selection.json"]
-        for name in ("rounds", "strategy", "sampler", "model", "seed"):
-            if name in settings:
-                words += [f"--{name}", str(settings[name])]
-        lines.append(shlex.join([*words, "-o", "run"]))
-    lines.append("fedwise report " + ("run" if config else "selection.json") + " -o report.html")
-    return lines

@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-import msgspec
 import polars as pl
+
+from ..files import format_toml
 
 _HEADER = """\
 # Draft made from column names and types only.
@@ -37,7 +38,7 @@ def draft_schema(types: Mapping[str, pl.DataType], *, name: str) -> str:
         taken.add(safe)
         lines += ["", f'[columns."{safe}"]', f'role = "{"target" if column == last else "feature"}"']
         if safe != column:
-            lines.append(f"source = [{_quote(column)}]")
+            lines.append(format_toml({"source": [column]}).rstrip("\n"))
         if kind.is_float():
             lines.append("bins = []      # CONFIRM: edges in increasing order, such as [0, 10, 20, 50]")
         elif kind.is_integer():
@@ -55,8 +56,3 @@ def draft_schema(types: Mapping[str, pl.DataType], *, name: str) -> str:
 def _safe(name: str) -> str:
     cleaned = re.sub(r"[^\w.\- ]", "_", name, flags=re.ASCII).strip()[:64]
     return cleaned if re.match(r"[A-Za-z_]", cleaned) else f"c_{cleaned}"[:64]
-
-
-def _quote(text: str) -> str:
-    # JSON's escapes are TOML's, except that TOML wants DEL escaped too.
-    return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,6 +68,10 @@ class Rule(NamedTuple):
             else:
                 parts[-1].append(token)
         return cls(text, tuple(c for part in parts for c in _parse_part(part, text)))
+
+    def only(self, columns: Collection[str]) -> Rule:
+        """The rule without its comparisons with other columns than these."""
+        return self._replace(comparisons=tuple(c for c in self.comparisons if c.column in columns))
 
     def evaluate(self, frame: pl.DataFrame) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
         """Answer the rule for every row.

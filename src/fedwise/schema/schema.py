@@ -1,4 +1,4 @@
-"""Schema: the public description of the data. Columns, their roles, their domains.
+"""Schema: the public description of the data: its columns and its row filter.
 
 Everything here is public and written by people. Domains never come from data: a domain read from
 rows would itself leak them.
@@ -6,14 +6,11 @@ rows would itself leak them.
 
 from __future__ import annotations
 
-import enum
 import hashlib
-import math
 import re
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -21,107 +18,15 @@ import numpy.typing as npt
 import polars as pl
 
 from ..errors import DataError, SchemaError, nearest
-from ..files import parse_toml, read_bytes, shorten
+from ..files import format_toml, parse_toml, read_bytes, shorten, write_new
 from .codes import encode_column
+from .column import MAX_RULES, WORDS
+from .column import Column as Column
+from .column import Role as Role
 from .frame import FrameLike, read
 from .rule import Rule
 
-MAX_LEVELS = 10_000
 MAX_COLUMNS = 500
-#: Most rules of a row filter, and most names a column may have in the data.
-MAX_RULES = 100
-_NAME = re.compile(r"[A-Za-z_][\w.\- ]{0,63}")
-
-Handling = Literal["stop", "other"]
-
-
-class Role(enum.StrEnum):
-    """What a column is to the objective."""
-
-    FEATURE = "feature"
-    SENSITIVE = "sensitive"
-    TARGET = "target"
-
-
-class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One variable: a role and a public domain of one of three kinds.
-
-    Parameters
-    ----------
-    name
-        The variable's name in every table.
-    role
-        feature, sensitive or target.
-    levels
-        Categorical domain: integers or texts.
-    bins
-        Numeric domain: edges ``e0 < e1 < …`` of the half-open intervals ``[e0, e1), [e1, e2), …``.
-    rule
-        Boolean domain: a rule such as ``PINCP > 50000``; codes are 0 (no) and 1 (yes).
-    source
-        Names the column may have in the data, the first one present is used. Default: `name`.
-    missing, unknown
-        What to do with a missing value and with one outside the domain: ``stop`` the release, or
-        count it in an extra ``other`` level.
-    model
-        How training sees the column: ``one-hot`` over the codes, ``scaled`` to
-        ``(x - centre) / width``, or ``drop``.
-    scale
-        ``(centre, width)`` for ``model="scaled"``; default: middle and half width of the bins.
-    """
-
-    name: str
-    role: Role
-    levels: tuple[int | str, ...] | None = None
-    bins: tuple[float, ...] | None = None
-    rule: str | None = None
-    source: tuple[str, ...] = ()
-    missing: Handling = "stop"
-    unknown: Handling = "stop"
-    model: Literal["one-hot", "scaled", "drop"] = "one-hot"
-    scale: tuple[float, float] | None = None
-
-    def __post_init__(self) -> None:
-        _check_column(self)
-
-    @property
-    def has_other(self) -> bool:
-        """Whether the domain ends with the extra level ``other``."""
-        return "other" in (self.missing, self.unknown)
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Readable name of each code, in code order."""
-        if self.levels is not None:
-            named = [str(level) for level in self.levels]
-        elif self.bins is not None:
-            named = [f"[{low:g},{high:g})" for low, high in pairwise(self.bins)]
-        else:
-            named = ["no", "yes"]
-        return (*named, "other") if self.has_other else tuple(named)
-
-    @property
-    def size(self) -> int:
-        """Number of codes."""
-        if self.levels is not None:
-            known = len(self.levels)
-        else:
-            known = 2 if self.bins is None else len(self.bins) - 1
-        return known + self.has_other
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """Names this column may have in the data."""
-        if self.rule is not None:
-            return Rule.parse(self.rule).columns
-        return self.source or (self.name,)
-
-    @property
-    def text_sources(self) -> tuple[str, ...]:
-        """Those of the `sources` that hold text, whatever a CSV file makes of them."""
-        if self.rule is not None:
-            return tuple(c.column for c in Rule.parse(self.rule).comparisons if isinstance(c.value, str))
-        return self.sources if self.levels is not None and isinstance(self.levels[0], str) else ()
 
 
 class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -137,6 +42,9 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     def __post_init__(self) -> None:
         _check_schema(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Schema.parse, (self.to_toml(),)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -175,7 +83,10 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the canonical JSON form: equal schemas have equal digests."""
+        """SHA-256 of the JSON form, which keeps a name and a model that were spelt out though they are the defaults.
+
+        A copy, by `to_toml` or by pickle, has the same digest.
+        """
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
 
     @classmethod
@@ -214,19 +125,14 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     def to_toml(self) -> str:
         """The schema as TOML text; `parse` reads it back unchanged."""
-        lines = [f"name = {_toml(self.name)}"]
-        if self.where:
-            lines.append(f"where = {_toml(list(self.where))}")
-        for column in self.columns:
-            lines += ["", f"[columns.{_toml(column.name)}]"]
-            for key, value in msgspec.to_builtins(column).items():
-                if key != "name":
-                    lines.append(f"{key} = {_toml(value)}")
-        return "\n".join(lines) + "\n"
+        # What is written and what is left out are as in the digest: a copy must have the same one.
+        tree: dict[str, Any] = msgspec.to_builtins(self)
+        bodies = tree.pop("columns")
+        return format_toml({**tree, "columns": {body.pop("name"): body for body in bodies}})
 
-    def save(self, path: str | Path) -> None:
-        """Write the schema as TOML."""
-        Path(path).write_text(self.to_toml(), encoding="utf-8")
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the schema as TOML; a file that exists is replaced only with `force`."""
+        write_new(Path(path), self.to_toml().encode(), force=force, error=SchemaError)
 
     def read(self, frame: FrameLike) -> pl.DataFrame:
         """The columns the schema names, of every row: the one way from a frame or file to values.
@@ -243,16 +149,19 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         text += [c.column for rule in rules for c in rule.comparisons if isinstance(c.value, str)]
         return read(frame, list(wanted), text=text)
 
-    def satisfied(self, rows: pl.DataFrame) -> npt.NDArray[np.bool_]:
-        """Which of the rows that `read` returned satisfy `where`, shape (rows,)."""
+    def satisfied(self, rows: pl.DataFrame, *, may_lack: Collection[str] = ()) -> npt.NDArray[np.bool_]:
+        """Which of the rows that `read` returned satisfy `where`, shape (rows,).
+
+        Comparisons with a column of `may_lack` that is absent are left out; any other absent column is an error.
+        """
         keep = np.ones(rows.height, dtype=bool)
         for rule in (Rule.parse(text) for text in self.where):
             for name in rule.columns:
-                if name not in rows.columns:
+                if name not in rows.columns and name not in may_lack:
                     raise DataError(
                         f"column '{name}' is missing from the data; the filter '{rule.text}' reads it"
                     )
-            keep &= rule.evaluate(rows)[0]
+            keep &= rule.only(rows.columns).evaluate(rows)[0]
         return keep
 
     def select_rows(self, frame: FrameLike) -> pl.DataFrame:
@@ -281,64 +190,6 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         return codes
 
 
-def _check_column(column: Column) -> None:
-    name = column.name
-    if not _NAME.fullmatch(name):
-        raise SchemaError(
-            f"column name '{shorten(name[:70])}' must start with a letter and hold letters, digits, spaces, "
-            "dots, dashes (64 at most); rename it and give the data's own name as source"
-        )
-    # Columns of real files have odd names, an empty one and line breaks among them: only sizes are bounded.
-    if len(column.source) > MAX_RULES or any(len(source) > 200 for source in column.source):
-        raise SchemaError(f"column '{name}' must name at most {MAX_RULES} sources of at most 200 characters")
-    kinds = [kind for kind in ("levels", "bins", "rule") if getattr(column, kind) is not None]
-    if len(kinds) != 1:
-        raise SchemaError(
-            f"column '{name}' must declare exactly one of levels, bins or rule, got {kinds or 'none'}"
-        )
-    if len(column.levels or column.bins or ()) > MAX_LEVELS + 1:
-        # Before anything is built from them.
-        given = len(column.levels or column.bins or ())
-        raise SchemaError(f"column '{name}' must have at most {MAX_LEVELS} levels, got {given}; bin it")
-    if column.levels is not None:
-        if len({str(level) for level in column.levels}) != len(column.levels):
-            raise SchemaError(f"column '{name}' must declare each level once")
-        if len({isinstance(level, str) for level in column.levels}) > 1:
-            raise SchemaError(f"column '{name}' must declare levels of one type: all integers or all text")
-        if any(isinstance(level, int) and abs(level) > 2**53 for level in column.levels):
-            raise SchemaError(f"column '{name}' must declare integer levels below 2^53 in size")
-        if column.has_other and "other" in column.levels:
-            raise SchemaError(
-                f"column '{name}' cannot declare a level 'other' beside handling \"other\"; rename it"
-            )
-    if column.bins is not None:
-        edges = column.bins
-        if not all(math.isfinite(edge) for edge in edges):
-            raise SchemaError(f"column '{name}' must declare finite bin edges")
-        if any(low >= high for low, high in pairwise(edges)):
-            raise SchemaError(f"column '{name}' must declare bin edges in increasing order")
-    if column.rule is not None:
-        Rule.parse(column.rule)
-        if column.source:
-            raise SchemaError(f"column '{name}' has a rule, which names its own source; drop 'source'")
-    known = column.size - column.has_other
-    if known < 1 or (column.role == Role.TARGET and known < 2):
-        least = 2 if column.role == Role.TARGET else 1
-        raise SchemaError(
-            f"{column.role} column '{name}' must have at least {least} levels, got {max(known, 0)}"
-        )
-    if column.size > MAX_LEVELS:
-        raise SchemaError(f"column '{name}' must have at most {MAX_LEVELS} levels, got {column.size}; bin it")
-    if column.scale is not None and (
-        column.model != "scaled" or not (math.isfinite(column.scale[0]) and 0 < column.scale[1] < math.inf)
-    ):
-        raise SchemaError(f"column '{name}': scale needs model = \"scaled\" and a positive width")
-    if column.model == "scaled" and (column.rule or (column.levels and isinstance(column.levels[0], str))):
-        raise SchemaError(f"column '{name}' must be numeric to be scaled; use model = \"one-hot\"")
-    if column.model == "scaled" and column.bins is None and column.scale is None:
-        raise SchemaError(f"column '{name}' must declare scale = [centre, width] to be scaled without bins")
-
-
 def _check_schema(schema: Schema) -> None:
     if not (0 < len(schema.name) <= 100 and schema.name.isprintable()):
         raise SchemaError("schema name must have 1 to 100 printable characters; rename it")
@@ -361,22 +212,12 @@ def _check_schema(schema: Schema) -> None:
 
 
 def _place(error: Exception, names: Sequence[str]) -> str:
-    """msgspec's message with ``$.columns[3]`` replaced by the column's name."""
+    """msgspec's message with ``$.columns[3]`` replaced by the column's name, and the words a key may have."""
 
     def name(match: re.Match[str]) -> str:
         index = int(match.group(1))
         return f"columns.{names[index]}" if index < len(names) else match.group(0)
 
-    return re.sub(r"\$\.columns\[(\d+)\]", name, str(error)).replace("`$`", "the top level")
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return msgspec.json.encode(value).decode()
-    if isinstance(value, float):
-        return repr(int(value)) + ".0" if value.is_integer() and abs(value) < 1e15 else repr(value)
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_toml(item) for item in value) + "]"
-    return str(value)
+    text = re.sub(r"\$\.columns\[(\d+)\]", name, str(error)).replace("`$`", "the top level")
+    key = text.rstrip("`").rpartition(".")[2]
+    return f"{text}; use {', '.join(WORDS[key])}" if key in WORDS else text

@@ -376,6 +376,10 @@ def _flags(estimates: Estimates, pool: Pool | None) -> tuple[str, ...]:
             flags.append("not private: the releases carry no noise")
         elif pool.simulated:
             flags.append("simulated: the noise came from a seeded generator and protects nobody")
+        elif not pool.charged:
+            flags.append(
+                "not charged: a release was made without a ledger, so nobody counts what its data cost"
+            )
         flags += [f"flagged release of '{flag.client}': {flag.reason}" for flag in pool.flags]
     elif len(estimates.sigmas) == 0 or not np.any(estimates.sigmas > 0):
         flags.append("not private: the estimates carry no noise")

@@ -11,11 +11,13 @@ import math
 import warnings
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 from scipy.optimize import brentq
 
 from ..errors import FedwiseError, MissingExtra
+from ..files import decode, shorten
 from ..privacy.scales import gaussian_delta
 
 #: (noise multiplier, sampling rate, steps) of each mechanism.
@@ -166,3 +168,23 @@ def compose(
         summed = released + trained
         out.append(Cost(client, True, released, trained, joint, summed, delta, taken, simulated))
     return out
+
+
+def encode_costs(costs: Sequence[Cost]) -> bytes:
+    """JSON has no infinity: "inf"."""
+    plain = [
+        {name: "inf" if value == math.inf else value for name, value in msgspec.to_builtins(cost).items()}
+        for cost in costs
+    ]
+    return msgspec.json.format(msgspec.json.encode(plain), indent=2) + b"\n"
+
+
+def decode_costs(data: bytes, *, what: str) -> list[Cost]:
+    """What `encode_costs` wrote, or version 0.1.0, which wrote null for infinity."""
+    plain = decode(data, list[dict[str, Any]], what=what, error=FedwiseError)
+    for cost in plain:
+        cost.update({name: math.inf for name, value in cost.items() if value is None or value == "inf"})
+    try:
+        return msgspec.convert(plain, list[Cost])
+    except msgspec.ValidationError as error:
+        raise FedwiseError(f"{what} is not valid: {shorten(str(error))}") from None

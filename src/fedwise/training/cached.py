@@ -27,7 +27,7 @@ from ..errors import FedwiseError
 from ..files import write_new
 from .encoding import Rows
 from .federation import Prepared
-from .run import to_frame
+from .records import to_frame
 from .simulate import Config, simulate
 
 #: Part of every key: raise it when training itself changes its numbers.
@@ -116,7 +116,7 @@ def train_all(
     Returns
     -------
     tables
-        Columns of `fedwise.training.simulate.Record`, in the order of `work`.
+        Columns of `fedwise.training.records.Record`, in the order of `work`.
 
     Raises
     ------

@@ -19,7 +19,7 @@ from ..schema.schema import Schema
 from .cached import Cache, Job, train_all
 from .federation import Prepared, prepare, read_frames
 from .metrics import LARGER_IS_BETTER
-from .run import final
+from .records import final
 from .samplers import SAMPLERS
 from .settings import Training
 from .simulate import Config

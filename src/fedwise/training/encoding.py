@@ -161,7 +161,10 @@ class Encoder:
             raise DataError(f"client '{client}': {error}" if client else str(error)) from None
 
     def encode_inputs(self, frame: FrameLike) -> tuple[npt.NDArray[np.int64], Rows]:
-        """Encode rows to be predicted: only the columns that are model inputs are needed.
+        """Encode rows to be predicted: only the model's inputs and the columns of the filter are needed.
+
+        Where the filter reads the target's own column (``PINCP > 100``) and the rows lack it, as rows to be
+        predicted do, that part of the filter is left out.
 
         Returns
         -------
@@ -174,7 +177,7 @@ class Encoder:
             As `Schema.encode`, for the inputs and the filter alone.
         """
         rows = self.schema.read(frame)
-        keep = self.schema.satisfied(rows)
+        keep = self.schema.satisfied(rows, may_lack=self.schema.columns[self.schema.target].sources)
         rows = rows.filter(pl.Series(keep))
         codes = np.zeros((len(self.schema.columns), rows.height), dtype=np.int16)
         for position, _ in (*self._hot, *self._scaled):

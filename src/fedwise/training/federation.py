@@ -98,7 +98,7 @@ def prepare(
         held[client] = encoder.encode(second, client=client)
         if len(np.unique(train[client].y)) < 2:
             notes.append(
-                f"client '{client}': fewer than two classes in its training rows; it can only pull one way"
+                f"client '{client}': fewer than two classes in its training rows; its updates favour that class"
             )
         if len(held[client]) == 0:
             notes.append(f"client '{client}': no held-out rows; it does not count in the common test")

@@ -88,7 +88,7 @@ class Instruction:
 
 
 @dataclass(frozen=True, eq=False)
-class Report:
+class GroupSums:
     """The received parameters on a client's training rows: sums by target and group.
 
     `counts` has shape (2, groups, 2): rows by target, group and prediction. `losses` has shape
@@ -114,7 +114,7 @@ class Update:
     steps: int
     state: ClientState = field(default_factory=dict)
     control_change: Vector | None = None
-    report: Report | None = None
+    report: GroupSums | None = None
     privacy: tuple[float, float, int] | None = None
     simulated: bool = False
 
@@ -167,7 +167,7 @@ def local_update(
         weight = _row_weights(rows, instruction.cell_weights, instruction.attribute)
     report = None
     if instruction.report:
-        report = make_report(rows, predict(model, parameters, rows, engine=engine), instruction.attribute)
+        report = sum_groups(rows, predict(model, parameters, rows, engine=engine), instruction.attribute)
     shift, old = None, None
     if instruction.control is not None:
         old = np.asarray(state.get("control", np.zeros_like(instruction.control)))
@@ -218,7 +218,7 @@ def log_losses(logits: Vector, y: Vector) -> npt.NDArray[np.float64]:
     return losses
 
 
-def make_report(rows: Rows, logits: Vector, attribute: int) -> Report:
+def sum_groups(rows: Rows, logits: Vector, attribute: int) -> GroupSums:
     """Sums of the predictions by target and group."""
     if rows.groups.shape[0] <= attribute:
         raise FedwiseError("fairness-aware strategies need a sensitive column; declare one in the schema")
@@ -227,4 +227,4 @@ def make_report(rows: Rows, logits: Vector, attribute: int) -> Report:
     cell = y * groups + group
     counts = np.bincount(cell * 2 + (logits > 0), minlength=4 * groups).reshape(2, groups, 2)
     losses = np.bincount(cell, weights=log_losses(logits, rows.y), minlength=2 * groups).reshape(2, groups)
-    return Report(counts.astype(np.int64), losses.astype(np.float64))
+    return GroupSums(counts.astype(np.int64), losses.astype(np.float64))

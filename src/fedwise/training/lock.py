@@ -2,49 +2,47 @@
 
 from __future__ import annotations
 
-import os
-import sys
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from ..errors import FedwiseError
 
-if sys.platform != "win32":
-    import fcntl
+#: The file that is locked. It stays: removing it would let two processes lock two files of one name.
+NAME = ".lock"
+#: What a network file system without locks answers.
+_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
     """Keep other processes out of `folder`, which is made when absent.
 
-    The lock is on the directory itself: it leaves no file, and the system lets go of it when the process
-    ends, however it ends. Windows cannot lock a directory; there, two runs in one are the user's to avoid.
+    The system lets go of the lock when the process ends, however it ends. On a file system that has no locks
+    nobody is kept out.
 
     Raises
     ------
     FedwiseError
         Another process is at work there, or the directory cannot be made.
     """
+    lock = FileLock(folder / NAME)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder, os.O_RDONLY) if sys.platform != "win32" else -1
-    except OSError as cause:
+        lock.acquire(timeout=0)
+    except Timeout:
         raise FedwiseError(
-            f"run directory '{folder}' cannot be used ({cause.strerror}); choose another with -o"
+            f"run directory '{folder}' is in use by another process; wait for it, or choose another with -o"
         ) from None
-    if sys.platform == "win32":
-        yield
-        return
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+    except OSError as cause:
+        if cause.errno not in _NO_LOCKS:
             raise FedwiseError(
-                f"run directory '{folder}' is in use by another process; wait for it, or choose another with -o"
+                f"run directory '{folder}' cannot be used ({cause.strerror}); choose another with -o"
             ) from None
-        except OSError:
-            pass  # a network file system without locks: go on as if alone
+    try:
         yield
     finally:
-        os.close(handle)
+        lock.release()

@@ -115,12 +115,8 @@ def private_update(
     check_request(model, parameters, instruction)
     if not 0 <= noise_multiplier * UNIT <= LARGEST:
         raise FedwiseError(f"noise multiplier must be between 0 and 2^24, got {noise_multiplier}")
-    if population is not None and not math.isfinite(population):
-        raise FedwiseError(f"population must be a finite number, got {population}")
-    if population is None and len(rows) == 0:
-        raise DataError(f"client '{client}' has no training rows; leave it out of the federation")
+    size = _size(rows, population, client)
     settings, kept = instruction.settings, dict(state or {})
-    size = float(len(rows)) if population is None else max(1.0, population)
     rate, steps = sampling(size, settings.batch, settings.epochs)
     stream = Stream.system() if seed is None else Stream.simulated(seed, round, client)
     vector = np.asarray(parameters, dtype=np.float32)
@@ -144,11 +140,21 @@ def private_update(
         fresh = engine.travel((summed / steps).astype(np.float32), np.zeros_like(vector))
         change = fresh - old
         kept["control"] = fresh
-    counted = len(rows) if population is None else max(1, math.floor(size + 0.5))
     return Update(
-        client, engine.travel(theta, vector), counted, math.nan, steps, kept, change,
+        client, engine.travel(theta, vector), math.floor(size + 0.5), math.nan, steps, kept, change,
         privacy=(noise_multiplier, rate, steps), simulated=seed is not None,
     )  # fmt: skip
+
+
+def _size(rows: Rows, population: float | None, client: str) -> float:
+    """The number of rows that sets rate, steps and denominator: the known one, or else the exact one."""
+    if population is not None:
+        if not math.isfinite(population):
+            raise FedwiseError(f"population must be a finite number, got {population}")
+        return max(1.0, population)
+    if len(rows) == 0:
+        raise DataError(f"client '{client}' has no training rows; leave it out of the federation")
+    return float(len(rows))
 
 
 def _descend(

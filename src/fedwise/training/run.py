@@ -17,9 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import html
-import io
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -30,13 +28,14 @@ import numpy.typing as npt
 import polars as pl
 
 from ..errors import DataError, FedwiseError, MissingExtra
-from ..files import decode, read_bytes, shorten, write_new
+from ..files import decode, read_bytes, write_new
 from ..schema.schema import Schema
-from .accounting import Cost
+from .accounting import Cost, decode_costs, encode_costs
 from .encoding import Encoder, Rows
 from .federation import Prepared
 from .model import Model, Vector
-from .simulate import Config, Progress, Record
+from .records import COLUMNS, Record, to_parquet
+from .simulate import Config, Progress
 
 _OUTPUTS = (
     "config.json",
@@ -49,16 +48,6 @@ _OUTPUTS = (
 )
 #: Parts of a manifest that may differ when a run goes on: where the data lies, and what holds the rest.
 _NOT_ASKED = {"format", "data", "config", "fingerprint"}
-_COLUMNS = {
-    "round": pl.Int64,
-    "rows": pl.String,
-    "client": pl.String,
-    "metric": pl.String,
-    "attribute": pl.String,
-    "value": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-}
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -152,8 +141,11 @@ class Run:
         return Model.named(self.manifest.config.model, self.encoder.width)
 
     def save(self, now: Progress) -> None:
-        """Checkpoint a finished round: the metrics first, so that a checkpoint never runs ahead of them."""
-        self._write("metrics.parquet", _to_parquet(now.records), now.round - 1)
+        """Checkpoint a finished round, then write the table of metrics.
+
+        The checkpoint holds the metrics of its own round: from the moment anything of a round is on disk,
+        the round is done and its privacy noise is never drawn again.
+        """
         tensors: dict[str, npt.NDArray[Any]] = {json.dumps(["parameters"]): now.parameters}
         for key, array in now.server.items():
             tensors[json.dumps(["server", key])] = array
@@ -166,8 +158,14 @@ class Run:
                 tensors[json.dumps(["sampler", key])] = value
             else:
                 plain[key] = value
-        notes = {"round": now.round, "sampler": plain, "spent": now.spent}
+        own = [msgspec.to_builtins(record) for record in now.records if record.round == now.round]
+        notes = {"round": now.round, "sampler": plain, "spent": now.spent, "records": own}
         self._write("checkpoint.safetensors", _pack(tensors, notes), now.round - 1)
+        self.save_metrics(now)
+
+    def save_metrics(self, now: Progress) -> None:
+        """Write the table of metrics."""
+        self._write("metrics.parquet", to_parquet(now.records), now.round)
 
     def progress(self) -> Progress | None:
         """The last checkpoint; ``None`` before the first."""
@@ -190,12 +188,16 @@ class Run:
                     found.clients[client] = {**found.clients.get(client, {}), key: array}
                 case ["sampler", key]:
                     found.sampler[key] = array
-        table = self.metrics().filter(pl.col("round") <= found.round)
+        own = notes.get("records")
+        # Version 0.1.0 wrote the metrics first, and none into the checkpoint.
+        last = found.round if own is None else found.round - 1
+        table = self.metrics().filter(pl.col("round") <= last)
         found.records = [Record(**row) for row in table.iter_rows(named=True)]
+        found.records += [Record(**row) for row in own or ()]
         return found
 
     def finish(self, now: Progress, model: Model, costs: Sequence[Cost] = ()) -> None:
-        """Write what was spent, then the model: a model is never without its bill."""
+        """Write what was spent, then the model: no model is on disk without its cost."""
         arrays = {name: np.ascontiguousarray(array) for name, array in model.split(now.parameters).items()}
         notes = {"model": self.manifest.config.model, "schema": self.schema.digest, "round": now.round}
         if self.simulated:
@@ -276,7 +278,7 @@ class Run:
         """Every metric of every round; columns as in `Record`."""
         path = self.path / "metrics.parquet"
         if not path.exists():
-            return pl.DataFrame(schema=_COLUMNS)
+            return pl.DataFrame(schema=COLUMNS)
         try:
             return pl.read_parquet(path)
         except (pl.exceptions.PolarsError, OSError):
@@ -315,26 +317,6 @@ class Run:
             ) from None
 
 
-def encode_costs(costs: Sequence[Cost]) -> bytes:
-    """JSON has no infinity: "inf"."""
-    plain = [
-        {name: "inf" if value == math.inf else value for name, value in msgspec.to_builtins(cost).items()}
-        for cost in costs
-    ]
-    return msgspec.json.format(msgspec.json.encode(plain), indent=2) + b"\n"
-
-
-def decode_costs(data: bytes, *, what: str) -> list[Cost]:
-    """What `encode_costs` wrote, or version 0.1.0, which wrote null for infinity."""
-    plain = decode(data, list[dict[str, Any]], what=what, error=FedwiseError)
-    for cost in plain:
-        cost.update({name: math.inf for name, value in cost.items() if value is None or value == "inf"})
-    try:
-        return msgspec.convert(plain, list[Cost])
-    except msgspec.ValidationError as error:
-        raise FedwiseError(f"{what} is not valid: {shorten(str(error))}") from None
-
-
 def fingerprint(prepared: Prepared, federation: Sequence[str]) -> str:
     """SHA-256 over the training rows of a federation: a resumed run must see the same data."""
     digest = hashlib.sha256()
@@ -344,28 +326,6 @@ def fingerprint(prepared: Prepared, federation: Sequence[str]) -> str:
             digest.update(np.ascontiguousarray(array).tobytes())
         digest.update(client.encode() + b"\0")
     return digest.hexdigest()
-
-
-def to_frame(records: Sequence[Record]) -> pl.DataFrame:
-    """Records as a table."""
-    columns = {name: [getattr(record, name) for record in records] for name in _COLUMNS}
-    return pl.DataFrame(columns, schema=_COLUMNS)
-
-
-def final(table: pl.DataFrame, metric: str, attribute: str = "", *, rows: str = "all") -> float:
-    """Last value of a metric in the records of a training; `attribute` only matters for fairness gaps."""
-    known = table.filter(
-        (pl.col("rows") == rows) & (pl.col("metric") == metric) & pl.col("attribute").is_in(["", attribute])
-    )
-    if known.is_empty():
-        raise FedwiseError(f"metric '{metric}' was not recorded in training")
-    return float(known.sort("round").get_column("value")[-1])
-
-
-def _to_parquet(records: Sequence[Record]) -> bytes:
-    buffer = io.BytesIO()
-    to_frame(records).write_parquet(buffer)
-    return buffer.getvalue()
 
 
 def _pack(tensors: dict[str, npt.NDArray[Any]], notes: dict[str, Any]) -> bytes:

@@ -16,6 +16,7 @@ from .federation import Prepared
 from .local import ClientState, Engine, Instruction, Settings, Update, local_update, log_losses, predict
 from .model import Model, Vector, check_extra
 from .private import Privacy, private_update, sampling
+from .records import Record
 from .round import Round
 from .samplers import find_sampler
 from .strategies import ServerState, make_strategy
@@ -71,23 +72,6 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
                     f"strategy {self.strategy} asks for exact sums by group, which DP-SGD does not cover; "
                     "use fedavg, fedprox, scaffold or fedadam"
                 )
-
-
-class Record(msgspec.Struct, frozen=True):
-    """One line of the table of metrics.
-
-    `rows` says which rows were tested: ``all`` (held out, of all clients), ``own`` (held out, of the
-    federation), or ``training`` (the loss a participant met while training, under its name).
-    """
-
-    round: int
-    rows: str
-    client: str
-    metric: str
-    attribute: str
-    value: float
-    low: float = math.nan
-    high: float = math.nan
 
 
 @dataclass(eq=False)

@@ -89,20 +89,7 @@ def train(
     wanted, kept = _wanted(federation)
     source, found = read_frames(frames)
     prepared = _prepare(found, known, settings.test, settings.split_seed, settings.use_sensitive)
-    config, members = settings.config(), prepared.check(wanted or prepared.clients)
-    # Options that depend on the size of the federation fail here, before a directory is made.
-    make_sampler(config.sampler, members, fraction=config.fraction, **config.sampler_options)
-    manifest = Manifest(
-        config=config,
-        federation=members,
-        clients=prepared.clients,
-        schema_digest=known.digest,
-        fingerprint=fingerprint(prepared, members),
-        data=source,
-        test=settings.test,
-        split_seed=settings.split_seed,
-        use_sensitive=settings.use_sensitive,
-    )
+    manifest = _manifest(settings, prepared, wanted, source)
     beside = {} if kept is None else {"selection.json": kept}
     if plan is not None:
         beside["plan.json"] = plan.encode()
@@ -152,6 +139,23 @@ def _prepare(
     return prepare(frames, schema, test=test, seed=seed, use_sensitive=use_sensitive)
 
 
+def _manifest(settings: Training, prepared: Prepared, wanted: Sequence[str], source: str) -> Manifest:
+    """What is asked, once everything that can fail before the first round has been tried."""
+    config, members = settings.config(), prepared.check(wanted or prepared.clients)
+    make_sampler(config.sampler, members, fraction=config.fraction, **config.sampler_options)
+    return Manifest(
+        config=config,
+        federation=members,
+        clients=prepared.clients,
+        schema_digest=prepared.encoder.schema.digest,
+        fingerprint=fingerprint(prepared, members),
+        data=source,
+        test=settings.test,
+        split_seed=settings.split_seed,
+        use_sensitive=settings.use_sensitive,
+    )
+
+
 def _complete(run: Run, prepared: Prepared, plan: Plan | None, progress: OnProgress | None) -> Run:
     """Train what is left of a run, write what was spent and then the model."""
     if plan is None and (run.path / "plan.json").exists():
@@ -168,7 +172,10 @@ def _complete(run: Run, prepared: Prepared, plan: Plan | None, progress: OnProgr
         if progress:
             progress(now.round, manifest.config.rounds, best)
 
-    now = simulate(prepared, manifest.federation, manifest.config, resume=run.progress(), on_round=after)
+    before = run.progress()
+    if before is not None:
+        run.save_metrics(before)  # a stop between a checkpoint and its metrics left these behind
+    now = simulate(prepared, manifest.federation, manifest.config, resume=before, on_round=after)
     run.finish(now, run.model, costs(manifest, now, plan))
     return run
 

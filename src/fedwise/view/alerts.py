@@ -28,18 +28,22 @@ DOMINANT = 0.75
 SAME = 1e-6
 
 
+Level = Literal["stop", "warning", "note"]
+
+
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
     """Something the reader must know before trusting the rest."""
 
-    level: Literal["stop", "warning", "note"]
+    level: Level
     title: str
     text: str
 
 
 def no_promise(label: Label) -> list[Notice]:
-    """Releases that protect nobody."""
-    titles = {"not private": "not private", "simulated": "simulated noise"}
-    return [Notice(level="stop", title=titles[label], text=RELEASES[label])] if label in titles else []
+    """Releases that protect nobody, or whose cost nobody counts."""
+    titles = {"not private": "not private", "simulated": "simulated noise", "not charged": "not charged"}
+    level: Level = "warning" if label == "not charged" else "stop"
+    return [Notice(level=level, title=titles[label], text=RELEASES[label])] if label in titles else []
 
 
 def weak_promise(plan: Plan) -> list[Notice]:

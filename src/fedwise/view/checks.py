@@ -116,7 +116,7 @@ def _release_checks(selection: Selection, at_hand: Evidence, label: Label) -> li
             else f"the objective '{selection.objective}' is not computed here",
         ),
         Check(
-            "what the search noted in the selection",
+            "whether the search noted anything against the selection",
             alerts.noted_by_search(selection, releases=pool is not None),
         ),
     ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ..errors import FedwiseError
 from ..estimation.estimates import Estimates
 from .outcomes import Measure
@@ -39,10 +41,11 @@ def forecaster(estimates: Estimates, model: str = "mlp") -> Forecaster | None:
 def measures(
     found: Forecaster | None, clients: Sequence[str], *, draws: int = 16, seed: int = 0
 ) -> list[Measure]:
-    """Predicted metrics of a federation with 95% intervals for the privacy noise."""
+    """Predicted metrics of a federation, with 95% intervals for the privacy noise where there is any."""
     if found is None:
         return []
-    if found.estimates.cells.size > _MOST_CELLS:
+    noisy = bool(np.any(found.estimates.sigmas > 0))
+    if not noisy or found.estimates.cells.size > _MOST_CELLS:
         draws = 0
     predicted = found.predict(list(clients), draws=draws, seed=seed)
     out = []

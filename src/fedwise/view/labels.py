@@ -14,15 +14,16 @@ from ..planning import Plan
 from ..pool.pool import Pool
 from ..search.selection import Selection
 
-Label = Literal["private", "simulated", "not private", "not checked"]
+Label = Literal["private", "simulated", "not private", "not charged", "not checked"]
 
 #: Gravest first.
-ORDER: tuple[Label, ...] = ("not private", "simulated", "not checked", "private")
+ORDER: tuple[Label, ...] = ("not private", "simulated", "not charged", "not checked", "private")
 
 #: What each label says about releases, and about everything made from them.
 RELEASES: dict[Label, str] = {
     "private": "Every release carries the noise its plan promises.",
     "simulated": "The noise came from a seeded generator and protects nobody; for experiments on public data only.",
+    "not charged": "The noise is real, but a release was made without a ledger: nobody counts what its data cost.",
     "not private": "The releases are exact counts. Do not use this set-up on data of people.",
     "not checked": "The releases are not part of this report, so their noise was not checked.",
 }
@@ -33,6 +34,7 @@ TRAINING: dict[Label, str] = {
     "training would cost with real noise.",
     "not private": "Training carried no differential privacy: no promise covers what the chosen clients sent while "
     "training. Clients that were not chosen sent nothing more.",
+    "not charged": "Training carried differential privacy, but was charged to no ledger.",
     "not checked": "Whether this training was private is not recorded beside its metrics.",
 }
 #: The same in a few words, for a heading.
@@ -40,12 +42,14 @@ STAMPS: dict[Label, str] = {
     "private": "",
     "simulated": "simulated",
     "not private": "not private",
+    "not charged": "not charged",
     "not checked": "privacy not checked",
 }
 TRAINING_STAMPS: dict[Label, str] = {
     "private": "",
     "simulated": "training noise simulated",
     "not private": "trained without privacy",
+    "not charged": "training not charged",
     "not checked": "privacy of training not checked",
 }
 #: Where the numbers come from, at the start of a caption.
@@ -53,6 +57,7 @@ SOURCES: dict[Label, str] = {
     "private": "Estimated from the noisy releases",
     "simulated": "Estimated from releases with simulated noise, which protects nobody",
     "not private": "Computed from exact counts, not private",
+    "not charged": "Estimated from noisy releases that were not all charged to a ledger",
     "not checked": "Estimated from releases whose noise was not checked",
 }
 
@@ -69,23 +74,21 @@ def label_of(pool: Pool | None, selection: Selection | None = None, *, plan: Pla
         stated.append("not private")
     if pool is not None:
         same = selection is None or selection.plan_digest in (None, pool.plan.digest)
-        stated.append(_of_pool(pool) if same else "not checked")
+        stated.append(pool.label if same else "not checked")
     return gravest(stated)
-
-
-def _of_pool(pool: Pool) -> Label:
-    return "not private" if not pool.private else "simulated" if pool.simulated else "private"
 
 
 def marks_of(selection: Selection) -> list[Label]:
     """What a selection's own flags say against it. No mark is no statement: it may come from anywhere."""
     heads = {flag.partition(":")[0] for flag in selection.flags}
-    return [label for label in ORDER if label in ("not private", "simulated") and label in heads]
+    return [
+        label for label in ORDER if label in ("not private", "simulated", "not charged") and label in heads
+    ]
 
 
 def flags_of(pool: Pool) -> tuple[str, ...]:
     """Flags for a selection that is described from a pool without a search."""
-    label = _of_pool(pool)
+    label = pool.label
     marks = [] if label == "private" else [f"{label}: {RELEASES[label][0].lower()}{RELEASES[label][1:]}"]
     return (*marks, *(f"flagged release of '{flag.client}': {flag.reason}" for flag in pool.flags))
 

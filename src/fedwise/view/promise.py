@@ -97,7 +97,7 @@ def promise_of(
         label=label,
         training_label=said,
         promise=_promise(plan, label),
-        relation={"private": covered, "not checked": _UNKNOWN}.get(label, _NONE),
+        relation={"private": covered, "not charged": covered, "not checked": _UNKNOWN}.get(label, _NONE),
         epsilon=plan.promise_epsilon,
         delta=plan.delta,
         tables=len(plan.tables),
@@ -120,6 +120,8 @@ def _promise(plan: Plan, label: Label) -> str:
         return (
             f"{RELEASES[label]} The plan at hand promises more, but the selection was made from exact counts."
         )
+    if label == "not charged":
+        return f"{plan.promise} {RELEASES[label]}"
     return f"{RELEASES[label]} What the plan promises with real noise: {plan.promise}"
 
 
@@ -128,6 +130,7 @@ def _left(plan: Plan, label: Label) -> list[str]:
         "private": "with noise in every cell",
         "simulated": "with simulated noise in every cell, which anyone who knows the seed can remove",
         "not private": "as exact counts, without any noise",
+        "not charged": "with noise in every cell, not all of it charged to a ledger",
         "not checked": "as the plan asks; whether they carry its noise was not checked",
     }[label]
     return [
@@ -140,7 +143,7 @@ def _stayed(label: Label) -> list[str]:
     """Exact and simulated tables show how many records there are and which categories occur."""
     if label == "not checked":
         return []
-    if label != "private":
+    if label not in ("private", "not charged"):
         return ["The records themselves.", "Columns outside the plan."]
     return [
         "Every record.",

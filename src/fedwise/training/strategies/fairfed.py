@@ -22,7 +22,7 @@ class FairFed:
 
     Δ_k = |F_k − F| is the distance of a client's fairness gap to the gap over all participants, both of
     the parameters just sent; where F_k is undefined (a group is absent), Δ_k = |accuracy_k − accuracy|.
-    A weight that falls below 0 counts as 0. The participants report exact sums: see `Report`.
+    A weight that falls below 0 counts as 0. The participants report exact sums: see `GroupSums`.
 
     Parameters
     ----------

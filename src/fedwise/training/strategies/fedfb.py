@@ -22,7 +22,7 @@ class FedFB:
     After each round, within each target y, λ_y moves by a step of length α towards the groups whose loss
     is above the mean, λ_ya ← λ_ya + α·d_ya / ‖d_y‖ with d_ya = L_ya − mean_a L_ya, is clipped at 0 and
     brought back to Σ_a λ_ya = p_y. From λ = p, so the first round is FedAvg. Equal losses within both
-    targets are equalised odds. The participants report exact sums: see `Report`.
+    targets are equalised odds. The participants report exact sums: see `GroupSums`.
 
     This is the multi-group form with one constraint set for each target; the original treats each
     fairness notion with an update of its own, all of which are this step for two groups up to α.

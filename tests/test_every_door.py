@@ -187,7 +187,7 @@ def test_the_library(write: Write, schema: fw.Schema, tmp_path: Path) -> None:
     # Release and check.
     np.testing.assert_array_equal(schema.encode(path), expected)
     np.testing.assert_array_equal(schema.encode(str(path)), expected)
-    released = fw.release(fw.plan(schema, float("inf")), path, client="CA")
+    released = fw.release(fw.plan(schema, float("inf")), path, client="CA", no_privacy=True)
     check_counts(released, expected)
     # A frame already read by the schema gives the same again.
     np.testing.assert_array_equal(schema.encode(schema.read(path)), expected)
@@ -234,7 +234,7 @@ def test_the_commands(
     schema.save("schema.toml")
     expected = codes_by_hand(table())
     call("plan", "schema.toml", "--epsilon", "inf", "-o", "plan.json")
-    call("release", "plan.json", path, "--client", "CA", "-o", "CA.json")
+    call("release", "plan.json", path, "--client", "CA", "--no-privacy", "-o", "CA.json")
     released = fw.Release.load("CA.json")
     check_counts(released, expected)
     train = ("train", "--data", "data", "--schema", "schema.toml", "--model", "logistic", "--rounds", "1")
@@ -242,6 +242,11 @@ def test_the_commands(
     call("predict", "run", path, "-o", "p.csv")
     run = Run.open("run")
     assert run.manifest.federation == ("CA",)
+    monkeypatch.setattr(sys, "argv", ["fedwise", "predict", "run", str(path), "-o", "p.xlsx"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "must end in .csv or .parquet" in capsys.readouterr().err
     call("audit", "schema.toml", path, "--epsilon", "1", "--trials", "100")
     # Predictions of the command are those of the codes, row by row.
     rows = pl.read_csv("p.csv")
@@ -267,6 +272,20 @@ def test_a_prediction_needs_neither_the_target_nor_what_the_model_leaves_out(
         encoder.encode_inputs(frame.drop("REGION"))
     with pytest.raises(DataError, match="'AGE' is missing from the data; the filter 'AGE >= 18' reads it"):
         encoder.encode_inputs(frame.drop("AGE"))
+
+
+def test_a_filter_on_the_target_is_left_out_where_there_is_no_target(tmp_path: Path) -> None:
+    """As in the income task, whose filter reads the income."""
+    text = SCHEMA.replace('"AGE >= 18"]', "\"AGE >= 18 and GRADE != '02'\", \"GRADE != '09'\"]")
+    encoder = Encoder(fw.Schema.parse(text))
+    frame = encoder.schema.read(as_csv(tmp_path, "CA"))
+    both = frame.filter(pl.col("KEEP") == "yes", pl.col("AGE") >= 18)
+    assert len(encoder.encode_inputs(frame)[0]) == both.filter(pl.col("GRADE") == "01").height < both.height
+    positions, rows = encoder.encode_inputs(frame.drop("GRADE"))
+    assert len(positions) == len(rows) == both.height
+    # Training and release do need it.
+    with pytest.raises(DataError, match="'GRADE' is missing"):
+        encoder.encode(frame.drop("GRADE"))
 
 
 @pytest.mark.parametrize("bad", ["1", "3", "x", ""])

@@ -1,0 +1,64 @@
+"""Audits of several budgets, as the command makes them."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import fedwise as fw
+from conftest import make_people
+from fedwise.auditing.budgets import Audits, audit_budgets
+from fedwise.cli.audit import audit
+from fedwise.errors import CheckFailed, FedwiseError, PlanError
+
+APP = typer.Typer()
+APP.command()(audit)
+
+
+def test_every_budget_meets_both_attacks(small_schema: fw.Schema, tmp_path: Path) -> None:
+    seen: list[tuple[int, int, float]] = []
+    found = audit_budgets(
+        small_schema, make_people(200, 0), [0.5, 2.0], trials=200, progress=lambda *now: seen.append(now)
+    )
+    assert [(a.epsilon, a.attack) for a in found.audits] == [
+        (0.5, "single"), (0.5, "joint"), (2.0, "single"), (2.0, "joint"),
+    ]  # fmt: skip
+    assert found.ok
+    assert [now[:2] for now in seen] == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert seen[-1][2] == max(a.auc for a in found.audits)
+    found.save(tmp_path / "audit.json")
+    assert msgspec.json.decode((tmp_path / "audit.json").read_bytes(), type=Audits) == found
+    with pytest.raises(FedwiseError, match="exists"):
+        found.save(tmp_path / "audit.json")
+
+
+def test_one_broken_promise_is_enough() -> None:
+    class Outcome(msgspec.Struct):
+        ok: bool
+
+    for verdicts in ([True, True], [True, False]):
+        assert Audits("tight", "weighted", [Outcome(ok) for ok in verdicts]).ok is all(verdicts)  # type: ignore[misc]
+
+
+def test_the_command_prints_what_the_library_found(
+    small_schema: fw.Schema, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_people(150, 1).write_csv(tmp_path / "rows.csv")
+    small_schema.save(tmp_path / "schema.toml")
+    words = [str(tmp_path / "schema.toml"), str(tmp_path / "rows.csv"), "--epsilon", "1", "--trials", "200"]
+    result = CliRunner().invoke(
+        APP, [*words, "-o", str(tmp_path / "a.json"), "--json"], catch_exceptions=False
+    )
+    answer = json.loads(result.stdout)
+    assert list(answer) == ["calibration", "allocation", "audits"]
+    assert [a["attack"] for a in answer["audits"]] == ["single", "joint"]
+    assert json.loads((tmp_path / "a.json").read_bytes()) == answer
+    assert "holds" in CliRunner().invoke(APP, words, catch_exceptions=False).output
+    with pytest.raises(PlanError, match="--epsilon must be numbers separated by commas, got 'one'"):
+        CliRunner().invoke(APP, [*words[:2], "--epsilon", "one"], catch_exceptions=False)
+    monkeypatch.setattr(Audits, "ok", False)
+    with pytest.raises(CheckFailed, match="the attack beats the promise"):
+        CliRunner().invoke(APP, words, catch_exceptions=False)
