@@ -30,7 +30,7 @@ def debiased(counts: Floats, scale: float) -> Floats:
     The expectation is off by less than 0.18·scale for any c ≥ 0, and less than 0.01·scale above 4·scale.
     """
     if scale <= 0:
-        return xlogx(counts) / LOG2E
+        return np.asarray(np.where(counts > 0, xlogx(counts) / LOG2E, 0.0))
     nodes, values = _tabulated()
     u = counts / scale
     inside = np.interp(u, nodes, values)
