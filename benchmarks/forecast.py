@@ -10,8 +10,8 @@ calibrated on half of the federations (ρ then over the other half). For the sma
 best forecast balanced accuracy at ε=1, SPD and EOD no worse than the random mean, is trained and ranked
 among `--random` random ones and beside training on all clients.
 
-Trained metrics are cached by task, model and federation: a run that was stopped goes on. `--rows` caps the
-rows of a client (a random part); the network trains on `--thin` rows a client on average. Needs ../shared/data.
+Trained metrics are cached by task, model and federation: a run that was stopped continues. `--rows` caps the
+rows of a client (a random part); the network trains on `--thin` rows per client on average. Needs ../shared/data.
 """
 
 from __future__ import annotations
@@ -228,7 +228,9 @@ def main() -> None:
     parser.add_argument("--random-network", type=int, default=200, help="the same for the network")
     parser.add_argument("--draws", type=int, default=3, help="draws of the noise at each epsilon")
     parser.add_argument("--rows", type=int, default=20_000, help="most rows of a client")
-    parser.add_argument("--thin", type=int, default=5_000, help="mean rows a client trains the network on")
+    parser.add_argument(
+        "--thin", type=int, default=5_000, help="mean rows per client that the network is trained on"
+    )
     parser.add_argument("--rounds", type=int, default=50, help="FedAvg rounds of the network")
     parser.add_argument("--allocation", default="weighted", choices=["weighted", "uniform"])
     parser.add_argument("--out", type=Path, help="directory for forecast*.csv")

@@ -226,9 +226,9 @@ def questions(clients: Sequence[str], users: int, each: int) -> list[list[dict[s
 def measure_explorer(
     users: int, *, clients: int = 24, each: int = 5, patient: int | None = None
 ) -> dict[str, Any]:
-    """Users who ask at the same time: quick answers while they move sliders, then the settled one.
+    """Users who ask at the same time: quick answers while they move sliders, then the final one.
 
-    `patient` users wait for the settled answer; default all.
+    `patient` users wait for the final answer; default all.
     """
     from fedwise.explore.question import Question
     from fedwise.explore.session import METHOD, SEED, Session
@@ -312,7 +312,7 @@ def _read_address(server: subprocess.Popen[bytes]) -> tuple[str, int, str]:
 def _use(
     where: tuple[str, int, str], user: int, asked: list[dict[str, Any]], *, patient: bool
 ) -> tuple[list[dict[str, Any]], dict[str, Any], list[float]]:
-    """One user's page: every question, then for the `patient` the settled answer to the last; and seconds of each."""
+    """One user's page: every question, then for the `patient` the final answer to the last; and seconds of each."""
     host, port, path = where
     connection = http.client.HTTPConnection(host, port, timeout=600)
     answers, spent = [], []

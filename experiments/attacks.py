@@ -112,7 +112,7 @@ def measure(scene: Scene, name: str, found: Screen, matrix: Ints, liars: set[int
 
 
 def study_attacks(worlds: dict[str, World], epsilons: Sequence[float], seeds: int) -> pl.DataFrame:
-    """All attacks on all pools, one line a pool, attack, size and seed."""
+    """All attacks on all pools, a row for each pool, attack, size and seed."""
     lines: list[dict[str, object]] = []
     for task, world in worlds.items():
         for epsilon in epsilons:
@@ -131,7 +131,7 @@ def study_attacks(worlds: dict[str, World], epsilons: Sequence[float], seeds: in
 
 
 def summary(lines: pl.DataFrame) -> pl.DataFrame:
-    """One line an attack and task: rates over ε, k and seeds."""
+    """A row for each attack and task: rates over ε, k and seeds."""
     number = [c for c in lines.columns if c not in ("data", "epsilon", "attack", "k", "seed")]
     keys = ["data", "attack", "epsilon", "k"]
     means = lines.group_by(keys, maintain_order=True).agg(

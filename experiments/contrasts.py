@@ -18,7 +18,7 @@ SHOWN = {"accuracy": "accuracy", "f1": "F1", "eod": "EOD by sex", "spd": "SPD by
 
 @dataclass(frozen=True)
 class Difference:
-    """Mean of one group less the mean of another, with a 95% Welch interval."""
+    """Mean of one group minus the mean of another, with a 95% Welch interval."""
 
     value: float
     low: float

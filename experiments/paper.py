@@ -1,6 +1,6 @@
 """The paper's evaluation as one resumable run.
 
-    python experiments/paper.py                      # everything; go on after a stop with the same command
+    python experiments/paper.py                      # everything; the same command continues after a stop
     python experiments/paper.py --quick              # a small one, under five minutes
     python experiments/paper.py --tasks income2018 --waves 1
 
@@ -293,7 +293,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             records=options.data, quick=small,
         )  # fmt: skip
     except KeyboardInterrupt:
-        print("stopped; run the same command again to go on", file=sys.stderr)
+        print("stopped; run the same command again to continue", file=sys.stderr)
         sys.exit(130)
 
 

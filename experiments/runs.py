@@ -70,8 +70,8 @@ def run(
     Returns
     -------
     finals, curves
-        One line a training with its last metrics, on the rows of all clients and (``own_…``) on the
-        federation's own; one line a training and tested round.
+        A row for each training with its last metrics, on the rows of all clients and (``own_…``) on the
+        federation's own; a row for each training and tested round.
     """
     work = [entry.training(rounds, every) for entry in entries]
     began, done = time.perf_counter(), 0
@@ -112,7 +112,7 @@ def run(
 
 
 def widen(table: pl.DataFrame) -> pl.DataFrame:
-    """Records of a training as one line a round and set of rows, metrics as columns."""
+    """Records of a training, a row for each round and tested part, metrics as columns."""
     tested = table.filter(pl.col("rows") != "training")
     parts = [
         pl.col("value")

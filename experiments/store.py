@@ -1,4 +1,4 @@
-"""Store: results of experiments by content, so that a killed run goes on where it was."""
+"""Store: results of experiments by content, so that a killed run continues where it was."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Census tasks and data: shipped schemas, real records where they are at hand, a synthetic stand-in.
+"""Census tasks and data: shipped schemas, real records where they are available, synthetic ones.
 
 `schemas` and `schema` give the shipped schema files; `fedwise.data.acs` loads real PUMS records,
 `fedwise.data.synthetic` generates artificial ones, `fedwise.data.split` holds rows out for testing.

@@ -47,7 +47,7 @@ class Family:
     pool
         Pooled conditional table, quantised. Shape `shape`, uint8.
     tilts
-        Quantised tilts, one row a state: the margins of `margins` one after the other, int8.
+        Quantised tilts, a row for each state: the margins of `margins` one after the other, int8.
     """
 
     name: str

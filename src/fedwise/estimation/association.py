@@ -1,4 +1,4 @@
-"""Association: how strongly the two variables of a table hang together, measured and adjusted.
+"""Association: how strongly the two variables of a table depend on each other, measured and adjusted.
 
 All tables here are proportions. Strength is changed along one path, p ∝ p·(pattern)^t at fixed marginals,
 with the `ratio` p_xy / (p_x p_y) of the pool: t > 0 makes every odds ratio more extreme, empty cells stay empty.
@@ -73,7 +73,7 @@ def mix_to(tables: Floats, pattern: Floats, x: Floats, y: Floats, *, share: Floa
         Shape (clients,): the mixture.
     """
     before, at = nats(np.tensordot(share, tables, axes=1)), 0.0
-    # Information goes with the square of the strength; the secant then corrects this first guess.
+    # Information grows with the square of the strength; the secant then corrects this first guess.
     t = min(max(math.sqrt(max(goal, 0.0) / before) - 1.0, -_FURTHEST), _FURTHEST)
     moved = tables
     for _ in range(4):

@@ -1,4 +1,4 @@
-"""Consistency: every table knows the total, and every variable's marginal; make them agree.
+"""Consistency: every table holds the total and two marginals; make all tables agree.
 
 Within one table (a × b) the noise is independent and of equal variance σ_j², so the table splits
 orthogonally into total, centred row effect, centred column effect and interaction, with independent

@@ -30,7 +30,7 @@ def debiased(counts: Floats, scale: float) -> Floats:
     The expectation is off by less than 0.18·scale for any c ≥ 0, and less than 0.01·scale above 4·scale.
     """
     if scale <= 0:
-        return xlogx(counts) / LOG2E
+        return np.asarray(np.where(counts > 0, xlogx(counts) / LOG2E, 0.0))
     nodes, values = _tabulated()
     u = counts / scale
     inside = np.interp(u, nodes, values)
@@ -39,7 +39,7 @@ def debiased(counts: Floats, scale: float) -> Floats:
 
 
 def _tail(u: Floats) -> Floats:
-    """u·ln u less what unit noise adds to it far from zero."""
+    """u·ln u minus what unit noise adds to it far from zero."""
     return np.asarray(u * np.log(u) - 1.0 / (2.0 * u) - 1.0 / (2.0 * u**3))
 
 

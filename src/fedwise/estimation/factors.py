@@ -1,13 +1,13 @@
 """Factors: what clients have in common beyond the pool's mean.
 
 Clients that differ in one marginal differ in others: where more people are young, more are single. A few
-factors f_i with loadings Λ carry such differences, and lend a noisy marginal what the others know:
+factors f_i with loadings Λ describe such differences, so that each marginal helps to estimate the others:
 
     deviation of client i = Λ f_i + e_i,   f_i ~ N(0, I),   e_i ~ N(0, Ψ),   observed with noise N(0, D_i).
 
 Λ and Ψ (diagonal) are fitted by expectation–maximisation with the noise D_i known. Each factor has a prior
-N(0, 1/α_r) on its loadings with α_r fitted too (automatic relevance): a factor that the pool does not bear
-out vanishes, and what is left is shrinkage of each level on its own.
+N(0, 1/α_r) on its loadings with α_r fitted too (automatic relevance): a factor that the pool does not support
+vanishes, and what is left is shrinkage of each level on its own.
 """
 
 from __future__ import annotations

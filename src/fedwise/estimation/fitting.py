@@ -1,8 +1,8 @@
 """Proportional fitting: give a table other marginals and keep its odds ratios.
 
-Odds ratios are the part of a table that travels between clients: states differ far more in who lives
-there (marginals, measured well, since every table of a variable repeats them) than in how two
-variables hang together. A client whose own table is too noisy borrows the pool's odds ratios.
+Odds ratios are the part of a table that clients have in common: they differ far more in their marginals
+(measured well, since every table of a variable repeats them) than in how two variables depend on each
+other. A client whose own table is too noisy gets the pool's odds ratios.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _fit(tables: Floats, rows: Floats, columns: Floats, rounds: int) -> None:
     below = np.empty(b)
     for i in range(tables.shape[0]):
         table = tables[i]
-        for turn in range(rounds + 1):
+        for step in range(rounds + 1):
             below[:] = 0.0
             for x in range(a):
                 present = 0.0
@@ -58,7 +58,7 @@ def _fit(tables: Floats, rows: Floats, columns: Floats, rounds: int) -> None:
                 for y in range(b):
                     table[x, y] *= factor
                     below[y] += table[x, y]
-            if turn == rounds:
+            if step == rounds:
                 break
             worst = 0.0
             for y in range(b):

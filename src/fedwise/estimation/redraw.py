@@ -1,4 +1,4 @@
-"""Redraw: the pool as it might have been released, had the noise fallen otherwise."""
+"""Redraw: the pool as it might have been released with another draw of the noise."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def redraw(estimates: Estimates, rng: np.random.Generator) -> Estimates:
 
     The estimated cells stand for the true counts. Fresh normal noise of the plan's scale is added to
     every cell of every client, independently, and the same estimator runs again, its between-client
-    variances included. A client that is chosen again in most redraws owes its place to more than luck.
+    variances included. A client that is chosen again in most redraws was not chosen by the noise alone.
 
     Shrunk estimates differ less from one another than the true tables do, so frequencies over redraws
     are those of a pool somewhat harder to tell apart than the real one. Without noise the estimates

@@ -1,12 +1,12 @@
-"""Shrinkage: what a client's noise hides, it borrows from the pool.
+"""Shrinkage: a client's noisy tables, moved toward what the pool predicts for them.
 
 Every part of a client's tables is moved toward what the pool predicts for it, by τ²/(τ²+v): v is the
 known noise variance, τ² the variance between clients, estimated over the pool. In order:
 
 1. the number of records, positive by construction;
 2. each marginal, toward the pool's and toward what the client's other marginals tell of it (`factors`),
-   less so for a client that is odd throughout;
-3. the pool's tables, toward independence where noise drowns them;
+   less so for a client that is unusual in every variable;
+3. the pool's tables, toward independence where the noise exceeds the association;
 4. the *prediction* for a client's table: the pool's odds ratios fitted to the client's own marginals;
 5. what the client's table holds beyond the prediction: first the one coordinate along which the pool's
    association grows or weakens (it moves mutual information most, and sums up a whole table in a single
@@ -42,14 +42,14 @@ _EMPTY_ERROR = 1.7
 #: A client weighs at most this much more than the median one when τ² is estimated.
 _CAP = 4.0
 #: Observations that the factor 1 on a client's spread is worth.
-_ODDITY_PRIOR = 1.0
+_OWN_SPREAD_PRIOR = 1.0
 #: Squared deviation, in units of its noise variance, beyond which a pooled cell is kept as it is.
 _DOUBT = 9.0
 
 
 @dataclass(frozen=True)
 class Shrunk:
-    """Denoised counts of all clients, and what stays open about them."""
+    """Denoised counts of all clients, and their remaining uncertainty."""
 
     cells: Floats
     marginals: Floats
@@ -85,10 +85,10 @@ class _Pool:
         self.open = variances(layout, sigmas)
         self.sizes = positive(parts.totals, self.open.total)
         self.share = self.sizes / self.sizes.sum()
-        # Precision of a client's proportions goes with its size squared; no few giants may decide τ².
+        # Precision of a proportion grows with the square of the size; a few large clients must not decide τ².
         squares = self.sizes**2
         self.weight = np.minimum(squares, _CAP * np.median(squares))
-        self.oddity = np.ones(len(self.sizes))
+        self.own_spread = np.ones(len(self.sizes))
 
     def shrink(self) -> Shrunk:
         layout, clients = self.layout, len(self.sizes)
@@ -101,7 +101,7 @@ class _Pool:
             strength=np.zeros((clients, layout.tables)),
             direction=np.zeros(layout.cells),
             spread=np.zeros(layout.tables),
-            oddity=self.oddity,
+            own_spread=self.own_spread,
             pool=np.zeros(layout.cells),
             pool_strength=np.zeros(layout.tables),
             pool_cells=np.zeros(layout.cells),
@@ -120,14 +120,14 @@ class _Pool:
         return Shrunk(cells, marginals * self.sizes[:, None], self.sizes.copy(), posterior)
 
     def _marginals(self) -> tuple[Floats, Floats]:
-        """Each level's proportion toward the pool's (step 2), and what stays open of it."""
+        """Each level's proportion toward the pool's (step 2), and its posterior variance."""
         found = [self._levels(variable) for variable in range(len(self.layout.sizes))]
-        self.oddity = self._oddity(found)
+        self.own_spread = self._own_spread(found)
         deviation = np.concatenate([own for own, _, _, _ in found], axis=1)
         noise = np.concatenate([np.broadcast_to(v, own.shape) for own, _, v, _ in found], axis=1)
         spread = np.concatenate([tau for _, _, _, tau in found])
         # A prior that is wider by the factor o is noise that is smaller by it.
-        mean, left = factor_posterior(deviation, noise / self.oddity[:, None], spread)
+        mean, left = factor_posterior(deviation, noise / self.own_spread[:, None], spread)
         unsure = np.divide(left, spread, out=np.ones_like(left), where=spread > 0)
         shrunk = np.empty_like(mean)
         for variable, (_, pool, _, _) in enumerate(found):
@@ -137,7 +137,7 @@ class _Pool:
             joint = (level * self.share[:, None])[None]
             shrunk[:, here] = fit(joint, self.share[None], pool[None], rounds=ROUNDS)[0]
             shrunk[:, here] /= shrunk[:, here].sum(axis=1, keepdims=True)
-        return shrunk, left * self.oddity[:, None]
+        return shrunk, left * self.own_spread[:, None]
 
     def _levels(self, variable: int) -> tuple[Floats, Floats, Floats, Floats]:
         """Deviation of a variable's levels from the pool's, the pool's, their noise and spread."""
@@ -149,12 +149,12 @@ class _Pool:
         v = (self.open.effects[variable] / self.sizes**2)[:, None]
         return own - pool, pool, v, self._between(own - pool, v * (1.0 - 1.0 / levels))
 
-    def _oddity(self, found: list[tuple[Floats, Floats, Floats, Floats]]) -> Floats:
+    def _own_spread(self, found: list[tuple[Floats, Floats, Floats, Floats]]) -> Floats:
         """How much wider than the pool's a client's own spread is: a factor on every τ².
 
         Clients are not drawn from one normal law: a few are far from all others, in every variable.
-        The factor is the client's mean of (d² − v)/τ², each weighted by its precision, drawn to 1 as
-        by `_ODDITY_PRIOR` observations.
+        The factor is the client's mean of (d² − v)/τ², each weighted by its precision, moved toward 1 as
+        by `_OWN_SPREAD_PRIOR` observations.
         """
         top, bottom, known = (np.zeros(len(self.sizes)) for _ in range(3))
         for deviation, pool, v, tau in found:
@@ -165,10 +165,10 @@ class _Pool:
             bottom += np.sum(weight * tau, axis=1)
             known += 0.5 * np.sum(weight * tau, axis=1)
         factor = np.divide(np.maximum(top, 0.0), bottom, out=np.ones_like(top), where=bottom > 0)
-        return np.asarray((_ODDITY_PRIOR + known * factor) / (_ODDITY_PRIOR + known))
+        return np.asarray((_OWN_SPREAD_PRIOR + known * factor) / (_OWN_SPREAD_PRIOR + known))
 
     def _pool_table(self, j: int, own: Floats, x: Floats, y: Floats) -> tuple[Floats, Floats]:
-        """The pool's proportions of one table (step 3), and what stays open of them.
+        """The pool's proportions of one table (step 3), and their posterior variance.
 
         Deviations from independence have prior variance θ·(p_x p_y)²: a common scale of the ratio
         p_xy / (p_x p_y) around 1, so that rare cells, where the noise is largest in proportion, go
@@ -200,11 +200,11 @@ class _Pool:
         v = (self.noise[j] / self.sizes**2)[:, None]
         direction = association.direction(pool).ravel()
         along = residual @ direction
-        keep_along = _keep(self.oddity[:, None] * self._between(along[:, None], v), v)
+        keep_along = _keep(self.own_spread[:, None] * self._between(along[:, None], v), v)
         residual -= along[:, None] * direction
         v_cell = v * _free(a, b)
         spread = self._spread(residual, pool.ravel(), v_cell)
-        keep_rest = _keep(self.oddity[:, None] * spread * pool.ravel(), v_cell)
+        keep_rest = _keep(self.own_spread[:, None] * spread * pool.ravel(), v_cell)
         rest = (keep_rest * residual).reshape(clients, a, b)
         moved = predicted + rest + (keep_along * along[:, None] * direction).reshape(clients, a, b)
         floor = FLOOR * (1.0 - keep_rest).reshape(clients, a, b) * predicted
@@ -219,7 +219,7 @@ class _Pool:
 
         Counts cannot be negative, so noise raises the near-empty cells of every client and weakens the
         association of their mixture. The gap to the pool's is closed as far as it is beyond the pool's own
-        error (a James–Stein factor): closed regardless, it would feed the pool's noise to the search. Returns
+        error (a James–Stein factor): closing it completely would pass the pool's noise to the search. Returns
         the tables and what is left of the gap.
         """
         fitted = fit(tables, x, y, rounds=ROUNDS)
@@ -293,7 +293,7 @@ def _scaled_variance(deviation: Floats, scale: Floats, v: float) -> Floats:
 
 
 def _keep(tau: Floats, v: Floats) -> Floats:
-    """τ² / (τ² + v): the part of a deviation to believe. Everything where there is no noise."""
+    """τ² / (τ² + v): the part of a deviation that is kept; all of it where there is no noise."""
     whole = np.asarray(tau + v, dtype=np.float64)
     top = np.broadcast_to(np.asarray(tau, dtype=np.float64), whole.shape)
     return np.where(np.asarray(v) > 0, np.divide(top, whole, out=np.zeros_like(whole), where=whole > 0), 1.0)
@@ -307,7 +307,7 @@ def _nothing_open(layout: Layout, parts: Parts) -> Posterior:
         strength=np.zeros((clients, layout.tables)),
         direction=np.zeros(layout.cells),
         spread=np.zeros(layout.tables),
-        oddity=np.ones(clients),
+        own_spread=np.ones(clients),
         pool=np.zeros(layout.cells),
         pool_strength=np.zeros(layout.tables),
         pool_cells=np.zeros(layout.cells),

@@ -21,7 +21,7 @@ def standard_error(estimates: Estimates, federation: Federation, weights: Weight
     """Standard error of the estimated loss of a federation, by the delta method.
 
     For ``shrinkage`` the error of each client is its posterior: noise *and* shrinkage bias, with the
-    pool's own error, which all members share, and the second-order lift that unresolved differences
+    pool's own error, which all members share, and the second-order increase that unresolved differences
     give to mutual information. For ``plain`` it is the released noise alone: the clipping bias of the
     paper's estimate is not in it.
 
@@ -121,7 +121,9 @@ class _Delta:
         v = (self.noise[j] / self.sizes**2)[:, None]
         strength = self.posterior.strength[self.members, j]
         prior = (
-            self.posterior.spread[j] * self.posterior.oddity[self.members, None] * self.posterior.pool[here]
+            self.posterior.spread[j]
+            * self.posterior.own_spread[self.members, None]
+            * self.posterior.pool[here]
         )
         kept = prior / (prior + v)
         steep = float(centred @ direction) ** 2

@@ -322,7 +322,7 @@ class Forecaster:
         return float(np.sqrt(variance[np.ix_(used, used)].sum(axis=1).mean())) if used.any() else 0.0
 
     def _redrawn_rows(self, rng: np.random.Generator) -> Floats:
-        """Rows of the pool as it might have been released, had the noise fallen otherwise."""
+        """Rows of the pool as it might have been released with another draw of the noise."""
         counts = consistent_counts(redraw(self.estimates, rng))
         found = moments(self.design, self.estimates.layout, *counts)
         return self._rows(found, np.ones(len(self.estimates.clients)))

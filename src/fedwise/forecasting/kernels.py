@@ -21,7 +21,7 @@ class Scorer(NamedTuple):
     """The target's sample, arranged for scoring.
 
     Records are sorted by group of people; variables are joined into bundles, each with one look-up
-    table of summed level scores, so that a record costs one look-up a bundle.
+    table of summed level scores, so that a record costs one look-up per bundle.
 
     Attributes
     ----------

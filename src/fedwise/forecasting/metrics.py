@@ -20,7 +20,7 @@ GAPS = frozenset({"spd", "eod"})
 
 class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     """Forecast metrics. `spd` and `eod` are absolute; the signed ones are the later level's rate minus the
-    earlier one's, as in `fedwise.train`.
+    earlier one's, as in `fedwise.training`.
 
     With more than two groups the gap is largest minus smallest, and the signed gap equals it.
     `mse` is the mean squared error of the predicted probability (Brier score), `auc` the area under

@@ -42,7 +42,7 @@ class Forecast:
         loss(W) = −Σ_m weight_m · metric_m(W) + Σ_limits [miss > 0] · (Σ_m |weight_m| + penalty · miss)
 
     All metrics lie between 0 and 1, so no federation that misses a limit beats one that keeps all; among
-    those that miss, the smaller miss leads back. Whether limits can be kept at all is for the search to
+    those that miss one, the smaller miss is better. Whether limits can be kept at all is for the search to
     find: `missed` says which are not.
 
     The search picks what looks best, noise included, so a federation that just keeps a limit in the forecast

@@ -43,7 +43,7 @@ class Sample:
 
 
 def denoise(layout: Layout, cells: Floats, marginals: Floats, total: float, variances: Floats) -> Floats:
-    """Shares of the cells, shrunk to independence where noise drowns them.
+    """Shares of the cells, shrunk to independence where the noise exceeds the association.
 
     With e the cell under independence and s² its noise, the deviation d of a cell has prior variance
     θe² (deviations in proportion to size), so its estimate is d·θe²/(θe² + s²), where θ is matched to

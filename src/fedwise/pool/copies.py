@@ -1,13 +1,13 @@
 """Copies: pairs of releases that are closer than two independent noises allow.
 
-Write A and B for two clients' released cells in units of their noise. If the two drew their noise on their
-own, then whatever their data are, the smallest eigenvalue of the 2 × 2 Gram matrix
+Write A and B for two clients' released cells in units of their noise. If the two drew their noise independently,
+then whatever their data are, the smallest eigenvalue of the 2 × 2 Gram matrix
 
     λ = min over angles of ‖A·cos θ − B·sin θ‖²
 
 is stochastically no smaller than that of pure noise, a Wishart matrix with d degrees of freedom (Perlman and
-Olkin 1980: tests increasing in the roots are unbiased). So a small λ speaks against independent noise
-and never against similar data. Integrating the joint density of the two roots over the larger one gives
+Olkin 1980: tests increasing in the roots are unbiased). So a small λ is evidence against independent noise,
+however similar the data are. Integrating the joint density of the two roots over the larger one gives
 
     P(λ ≤ t)  ≤  √π · Γ((d+1)/2) / Γ(d/2) · P(χ²_{d−1} ≤ t)
 
@@ -110,7 +110,7 @@ def _nearest(matrix: npt.NDArray[np.int64], scales: Floats, most: int) -> npt.ND
     """For each client the partner with the smallest root, on at most `most` cells."""
     clients, cells = matrix.shape
     if cells > most:
-        # Which cells depends on the whole pool: a copier cannot know them and spoil only those.
+        # Which cells depends on the whole pool: a copier cannot know them and change only those.
         digest = hashlib.sha256(matrix.sum(axis=0).tobytes()).digest()
         rng = np.random.default_rng(int.from_bytes(digest, "big"))
         chosen = np.sort(rng.choice(cells, most, replace=False))

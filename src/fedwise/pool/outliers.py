@@ -1,14 +1,14 @@
-"""Outliers: clients whose associations lie far from the pool's, beyond noise and honest variety.
+"""Outliers: clients whose associations lie far from the pool's, by more than noise and the usual variation.
 
-For every table j one number a client: how strongly its cells follow the pool's association U_j (the pooled
+For every table j and client i one number: how strongly its cells follow the pool's association U_j (the pooled
 table of shares, doubly centred, of length 1),
 
     g_ij = ⟨T_ij, U_j⟩ / n_i,      variance  v_ij = (σ_j² + g_ij²·V(n_i)) / n_i²  +  sampling / n_i
 
 A flipped label, an invented dependence or a missing one moves it; a client's size and, mostly, its margins
 do not. Against the pool's median m_j and spread τ_j, the score is max over j of |g_ij − m_j| / √(v_ij + τ_j²).
-τ_j is the value that makes the median client's squared distance the median of a χ²₁. Medians hold while
-fewer than half of the clients lie.
+τ_j is the value that makes the median client's squared distance the median of a χ²₁. Medians are
+reliable while more than half of the clients are honest.
 
 Honest clients differ with heavy tails: the score has no distribution one could derive, so its threshold
 is set, and its rate of false alarm measured, on census pools (docs/limits.md). It is an alert, not a proof.

@@ -137,7 +137,7 @@ class Pool:
         return np.array(found, dtype=np.int64)
 
     def without(self, names: Iterable[str]) -> Pool:
-        """The pool less the named clients."""
+        """The pool without the named clients."""
         gone = set(self.index(names).tolist())
         kept = [i for i in range(len(self.clients)) if i not in gone]
         if not kept:

@@ -4,16 +4,16 @@ A *flag* is a contradiction: an honest release almost never shows it, whatever i
 are refused unless accepted by hand.
 
 - consistency: the same marginals and the total appear in many tables; under the plan's own noise their
-  disagreement is χ² distributed, and both tails are suspicious (`estimate.consistency`);
+  disagreement is χ² distributed, and both tails are suspicious (`estimation.consistency`);
 - negative: counts are never negative, so no cell, marginal or total falls far below 0;
 - size: more records than there are people;
 - copy: two releases closer than independent noise allows (`copies`).
 
-An *alert* is a rarity: honest clients show it now and then, so the release stays and people look.
+An *alert* is something rare that honest clients show sometimes, so the release stays and people look.
 
 - size: a client far larger or smaller than the others, or larger than all others together;
 - association: a client whose associations lie far from the pool's (`outliers`);
-- same: two clients with equal tables, where there is no noise to tell a copy by.
+- same: two clients with equal tables, where there is no noise by which to recognise a copy.
 
 What no screen can see: a consistent, well-sized data set that is made up (docs/limits.md).
 """
@@ -72,7 +72,7 @@ class Alert(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Screen:
-    """What a pool's screen found: at most one flag a client, any number of alerts, by client."""
+    """What a pool's screen found: at most one flag for each client, any number of alerts."""
 
     flags: tuple[Flag, ...]
     alerts: tuple[Alert, ...]
@@ -107,7 +107,7 @@ def screen(clients: Sequence[str], matrix: npt.NDArray[np.int64], plan: Plan) ->
     Parameters
     ----------
     clients
-        Names, one a row of the matrix.
+        Names of the rows of the matrix.
     matrix
         Shape (clients, cells): released counts.
     plan
@@ -118,7 +118,7 @@ def screen(clients: Sequence[str], matrix: npt.NDArray[np.int64], plan: Plan) ->
 
 
 def flagged(clients: Sequence[str], matrix: npt.NDArray[np.int64], plan: Plan) -> list[Flag]:
-    """Only the flags, at most one a client, in the order of the clients.
+    """Only the flags, at most one for each client, in the order of the clients.
 
     An honest release is flagged for what it holds with probability at most `FALSE_ALARM`, half of it for
     disagreement of its tables and half for negative counts. Independently drawn noises make a pool in which
@@ -131,7 +131,7 @@ def _flags(evidence: _Evidence) -> list[Flag]:
     found: dict[str, Flag] = {}
     for flag in (*_size_flags(evidence), *_consistency_flags(evidence), *_negative_flags(evidence)):
         found.setdefault(flag.client, flag)
-    # Who is caught alone is not searched for copies: of a client and its botched copy only the copy is flagged.
+    # A client flagged by itself is not compared: of a client and a faulty copy only the copy is flagged.
     alone = np.array([i for i, name in enumerate(evidence.clients) if name not in found], dtype=np.int64)
     for flag in _copy_flags(evidence, alone):
         found.setdefault(flag.client, flag)
@@ -228,7 +228,7 @@ def _alerts(evidence: _Evidence) -> list[Alert]:
 def _size_alerts(evidence: _Evidence) -> list[Alert]:
     """A client larger than all others together, or far off on the scale of logarithms.
 
-    Far too small is worth a look too: an empty client changes no sum, and so takes the seat of a real one.
+    Far too small is worth a look too: an empty client changes no sum, and so takes the place of a real one.
     """
     clients = len(evidence.clients)
     if clients < 3:
@@ -270,7 +270,7 @@ def _association_alerts(evidence: _Evidence) -> list[Alert]:
 
 
 def _same_alerts(evidence: _Evidence) -> list[Alert]:
-    """Exact counts carry no noise to tell copies by; equal tables of people are still worth a look."""
+    """Exact counts carry no noise by which to recognise copies; equal tables of people are still worth a look."""
     first: dict[bytes, str] = {}
     alerts = []
     for name, row in zip(evidence.clients, evidence.matrix, strict=True):

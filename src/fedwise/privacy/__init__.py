@@ -1,1 +1,1 @@
-"""Noise, what it costs, and the book in which the cost is written before the noise is drawn."""
+"""Privacy: noise scales, what noise costs, and samplers of noise. Mathematics only."""

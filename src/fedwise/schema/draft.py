@@ -27,7 +27,7 @@ _HEADER = """\
 
 
 def draft_schema(types: Mapping[str, pl.DataType], *, name: str) -> str:
-    """TOML text of a draft: one table a column, empty domains, the last column as target."""
+    """TOML text of a draft: a table for each column, empty domains, the last column as target."""
     lines = [_HEADER, f'name = "{_safe(name)}"']
     last = list(types)[-1] if types else ""
     taken: set[str] = set()

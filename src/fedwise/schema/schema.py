@@ -138,7 +138,7 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         """The columns the schema names, of every row: the one way from a frame or file to values.
 
         Release, training, prediction and checks all read through here, so a column of text codes such as
-        ``01`` is text for each of them. Columns that are absent are left out; whoever needs one says so.
+        ``01`` is text for each of them. Columns that are absent are left out; the caller reports those it needs.
         """
         rules = [Rule.parse(text) for text in self.where]
         wanted = dict.fromkeys(
