@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from .errors import FedwiseError as FedwiseError
+    from .estimation import estimate as estimate
     from .forecasting import Forecast as Forecast
     from .forecasting import Forecaster as Forecaster
     from .objective.pfl import Terms as Terms
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from .schema.schema import Role as Role
     from .schema.schema import Schema as Schema
     from .search import Annealing as Annealing
+    from .search import Constraints as Constraints
     from .search import Exact as Exact
     from .search import Greedy as Greedy
     from .search import Selection as Selection
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 _HOME = {
     "Annealing": "search",
     "Column": "schema",
+    "Constraints": "search",
     "Exact": "search",
     "FedwiseError": "errors",
     "Forecast": "forecasting",
@@ -50,6 +53,7 @@ _HOME = {
     "Selection": "search",
     "Terms": "objective",
     "Weights": "objective",
+    "estimate": "estimation",
     "frontier": "search.frontier",
     "pareto": "search.frontier",
     "plan": "planning",
