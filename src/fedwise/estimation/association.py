@@ -1,4 +1,4 @@
-"""Association: how strongly the two variables of a table hang together, measured and adjusted.
+"""Association: how strongly the two variables of a table depend on each other, measured and adjusted.
 
 All tables here are proportions. Strength is changed along one path, p ∝ p·(pattern)^t at fixed marginals,
 with the `ratio` p_xy / (p_x p_y) of the pool: t > 0 makes every odds ratio more extreme, empty cells stay empty.

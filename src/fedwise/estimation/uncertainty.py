@@ -121,7 +121,9 @@ class _Delta:
         v = (self.noise[j] / self.sizes**2)[:, None]
         strength = self.posterior.strength[self.members, j]
         prior = (
-            self.posterior.spread[j] * self.posterior.oddity[self.members, None] * self.posterior.pool[here]
+            self.posterior.spread[j]
+            * self.posterior.spread_factor[self.members, None]
+            * self.posterior.pool[here]
         )
         kept = prior / (prior + v)
         steep = float(centred @ direction) ** 2

@@ -56,7 +56,7 @@ class Inquiry:
         return isinstance(self.problem.objective, PFL)
 
     def describe(self, chosen: Searched, found: list[Searched], control: Control) -> Selection:
-        """The selection of the size `chosen` among all sizes `found`. `seconds` and `constraints` are left open."""
+        """The selection of the size `chosen` among all sizes `found`; the caller adds `seconds` and `constraints`."""
         outcome, names = chosen.outcome, self.estimates.clients
         members = outcome.members
         error = standard_error(self.estimates, members, self.weights) if self.is_pfl else None

@@ -24,7 +24,7 @@ from .outcome import Method
 from .point import Point as Point
 from .point import undominated
 from .problem import PFL, Problem
-from .select import estimates_of, feasible_sizes, search_sizes
+from .select import estimates_of, feasible_sizes, search_sizes, weights_of
 from .sizes import Sizes, parse_sizes
 
 
@@ -76,7 +76,7 @@ def frontier(
     """
     began = time.perf_counter()
     estimates = estimates_of(pool, estimator)
-    weights = _weights(pool, weights)
+    weights = weights_of(pool, weights)
     count = len(estimates.clients)
     wanted = parse_sizes(sizes if sizes is not None else (min(2, count), min(20, count)), count)
     if pareto_k is not None:
@@ -137,7 +137,7 @@ def pareto(
     if points < 2:
         raise FedwiseError(f"points must be at least 2, got {points}")
     estimates = estimates_of(pool, estimator)
-    weights = _weights(pool, weights)
+    weights = weights_of(pool, weights)
     limits = check(constraints or Constraints(), estimates.clients, estimates.totals, k)
     met: dict[tuple[int, ...], float] = {}
     with Control(threads=threads, progress=progress) as control:
@@ -199,9 +199,3 @@ def _tilted(weights: Weights, share: float) -> Weights | None:
     parts = (2 * share * weights.alpha, 2 * share * weights.beta,
              2 * (1 - share) * weights.gamma, 2 * (1 - share) * weights.lam)  # fmt: skip
     return Weights(*parts) if any(parts) else None
-
-
-def _weights(pool: Pool | Estimates, weights: Weights | None) -> Weights:
-    if weights is not None:
-        return weights
-    return pool.plan.weights if isinstance(pool, Pool) else Weights()

@@ -62,9 +62,7 @@ def select(
     objective
         Another objective than the PFL: see `fedwise.search.problem.Objective`.
     constraints
-        What the federation must satisfy beside its size. The rules of `Constraints` may also be given one
-        by one: ``include=["CA"]``, ``exclude``, ``min_records``, ``min_client_records``, ``groups``,
-        ``max_per_group``, ``costs``, ``budget``.
+        What the federation must satisfy beside its size. Its rules may also be keywords: ``include=["CA"]``.
     method
         ``auto`` (exact where it fits in about ten seconds, else annealing with descent), ``annealing``,
         ``exact``, ``greedy``, or a settings object such as ``Annealing.paper()``.
@@ -81,10 +79,9 @@ def select(
     progress
         Called with (evaluations done, expected, best loss). Ctrl-C returns the best found so far.
     **more
-        ``smallest``: take the smallest size whose loss is within this tolerance of the best size's.
-        ``representative``: take the smallest federation whose mean distance to the pool's associations is at
-        most this many bits for each table; the objective is then that distance. ``alternatives``: how many
-        other federations to report (5).
+        The rules of `Constraints`. ``smallest``: take the smallest size whose loss is within this tolerance of
+        the best size's. ``representative``: take the smallest federation whose associations differ from the
+        pool's by at most this many bits for each table. ``alternatives``: how many others to report (5).
 
     Raises
     ------
@@ -99,15 +96,13 @@ def select(
     alternatives = more.get("alternatives", 5)
     _check(k, evidence, alternatives, seed, threads, smallest, near, objective)
     estimates = estimates_of(pool, estimator)
-    source = pool if isinstance(pool, Pool) else None
-    if weights is None:
-        weights = source.plan.weights if source is not None else Weights()
+    weights = weights_of(pool, weights)
     count = len(estimates.clients)
-    feasible = feasible_sizes(
-        rules, estimates, parse_sizes(k if k is not None else (min(2, count), count), count)
-    )
+    sizes = parse_sizes(k if k is not None else (min(2, count), count), count)
+    feasible = feasible_sizes(rules, estimates, sizes)
     goal: Objective = Representative() if near is not None else objective or PFL(weights)
     problem = Problem.of(estimates, goal)
+    source = pool if isinstance(pool, Pool) else None
     inquiry = Inquiry(problem, estimates, source, weights, evidence, alternatives, seed)
     with Control(threads=threads, progress=progress) as control:
 
@@ -165,6 +160,13 @@ def estimates_of(pool: Pool | Estimates, estimator: str) -> Estimates:
             f"pool must be a Pool or Estimates, got {type(pool).__name__}; use Pool.load(directory)"
         )
     return estimate(pool, estimator=estimator)
+
+
+def weights_of(pool: Pool | Estimates, weights: Weights | None) -> Weights:
+    """The weights given, else the plan's, else the paper's."""
+    if weights is not None:
+        return weights
+    return pool.plan.weights if isinstance(pool, Pool) else Weights()
 
 
 def feasible_sizes(
