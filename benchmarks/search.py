@@ -29,7 +29,7 @@ from fedwise.estimation.estimates import Estimates
 from fedwise.objective.pfl import Weights, loss
 from fedwise.search import Annealing, Exact, select
 from fedwise.search import kernels as kernel_module
-from fedwise.search.chains import anneal, seed_words
+from fedwise.search.chains import Walk, anneal, seed_words
 from fedwise.search.constraints import Constraints
 from fedwise.search.control import Control
 from fedwise.search.feasible import check
@@ -133,11 +133,11 @@ def accuracy(board: Board, states: Estimates) -> None:
     rows = problem.rows / 3.0  # thirds do not sum exactly: drift would show
     order = np.arange(len(states.clients))
     sums = rows[:5].sum(axis=0)
-    anneal(
-        problem.spec, rows, limits, np.zeros(problem.width), order, 5, sums, np.zeros(0), np.zeros(0, np.int64),
-        np.zeros(5, np.int64), np.array([0.0, np.inf, 1e300]), np.zeros(3, np.int64),
-        seed_words(np.uint64(0), np.uint64(0)), 1.0, 10**9, 1_000_000,
+    walk = Walk(
+        order, 5, np.zeros(problem.width), sums, np.zeros(0), np.zeros(0, np.int64), np.zeros(5, np.int64),
+        np.array([0.0, np.inf, 1e300]), np.zeros(3, np.int64), seed_words(np.uint64(0), np.uint64(0)), 1.0, 10**9,
     )  # fmt: skip
+    anneal(problem.spec, rows, limits, walk, 1_000_000)
     fresh = rows[order[:5]].sum(axis=0)
     board.add(
         "drift of the sum after 10^6 swaps", float(np.abs(sums - fresh).max() / np.abs(fresh).max()), "relative",

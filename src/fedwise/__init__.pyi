@@ -17,6 +17,7 @@ from .schema import Column as Column
 from .schema import Role as Role
 from .schema import Schema as Schema
 from .search import Annealing as Annealing
+from .search import Constraints as Constraints
 from .search import Exact as Exact
 from .search import Greedy as Greedy
 from .search import Selection as Selection

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedwise.errors import FedwiseError
-from fedwise.forecasting import NAMES, Forecast, Forecaster, Settings, effects, front
+from fedwise.forecasting import NAMES, Forecast, Forecaster, Settings, effects, front, with_forecast
 from fedwise.search import select
 from forecasting.forecast_pools import codes_of, exact_estimates, noisy_estimates
 
@@ -71,14 +71,14 @@ def test_forecasts_follow_the_model_that_is_trained() -> None:
         Settings.for_model("logistc")
 
 
-def test_select_shows_the_forecast_it_went_by(forecaster: Forecaster) -> None:
+def test_a_selection_shows_the_forecast_it_went_by(forecaster: Forecaster) -> None:
     estimates = forecaster.estimates
     own = Forecast("f1", target=["c1"], settings=Settings(records=512, coding="schema"))
-    found = select(estimates, 3, objective=own, forecast=True, seed=1, threads=1)
+    found = with_forecast(select(estimates, 3, objective=own, seed=1, threads=1), estimates, objective=own)
     again = Forecaster(estimates, ["c1"], settings=Settings(records=512, coding="schema"))
     shown = {value.metric: value.value for value in found.forecast}
     assert shown["f1"] == pytest.approx(again.predict(found.clients).metrics.f1)
-    plain = select(estimates, 3, forecast=True, model="logistic", seed=1, threads=1)
+    plain = with_forecast(select(estimates, 3, seed=1, threads=1), estimates, model="logistic")
     linear = Forecaster(estimates, settings=Settings.for_model("logistic")).predict(plain.clients)
     assert {v.metric: v.value for v in plain.forecast}["f1"] == pytest.approx(linear.metrics.f1)
 

@@ -133,7 +133,7 @@ def test_ratio_is_one_for_independence_and_for_empty_cells() -> None:
 
 def test_xlogx_and_its_slope() -> None:
     counts = np.array([-3.0, 0.0, 0.5, 1.0, 8.0])
-    np.testing.assert_allclose(xlogx(counts), [0.0, 0.0, -0.5, 0.0, 24.0], atol=1e-290)
+    np.testing.assert_allclose(xlogx(counts), [0.0, 0.0, -0.5, 0.0, 24.0])
     above = counts[3:] + 1.0
     slope = (xlogx(above + 1e-5) - xlogx(above - 1e-5)) / 2e-5
     np.testing.assert_allclose(xlogx_slope(above, floor=ONE_RECORD), slope, rtol=1e-8)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fedwise.errors import FedwiseError
 from fedwise.objective.pfl import Weights, loss, terms
 from fedwise.search import kernels
-from fedwise.search.chains import ACCEPTED, BEST, CURRENT, RESUM, anneal, seed_words, uniform
+from fedwise.search.chains import ACCEPTED, BEST, CURRENT, RESUM, Walk, anneal, seed_words, uniform
 from fedwise.search.constraints import Constraints
 from fedwise.search.kernels import move, swap_loss
 from fedwise.search.logarithm import xlog2x
@@ -108,10 +108,10 @@ def test_a_million_swaps_do_not_drift():
     integers = np.array([0, 0, 0])
     best = np.zeros(6, dtype=np.int64)
     words = seed_words(np.uint64(1), np.uint64(0))
-    anneal(
-        problem.spec, problem.rows, limits, base, order, 6, sums, np.zeros(0), np.zeros(0, np.int64), best, floats,
-        integers, words, 1.0, 10**9, 1_000_000,
-    )  # fmt: skip
+    walk = Walk(
+        order, 6, base, sums, np.zeros(0), np.zeros(0, np.int64), best, floats, integers, words, 1.0, 10**9
+    )
+    anneal(problem.spec, problem.rows, limits, walk, 1_000_000)
     assert integers[ACCEPTED] == 1_000_000
     assert integers[ACCEPTED] % RESUM != 0, "the last fresh sum must lie before the check"
     assert sorted(order) == list(range(20))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from fedwise.objective.pfl import Weights
 from fedwise.search import Annealing, evidence, frontier, pareto, select
 from fedwise.search.constraints import Constraints
 from fedwise.search.control import Control, cores
-from fedwise.search.exact import Exact, _generic_block
+from fedwise.search.exact import Exact
 from fedwise.search.feasible import check, start
 from fedwise.search.neighbourhood import best_swaps, descend
 from fedwise.search.outcome import Outcome
@@ -176,10 +177,14 @@ def test_a_stopped_scan_is_not_complete(estimates, problem, stopped):
     assert not ended.proven
 
 
-def test_a_block_without_a_feasible_federation_is_empty(estimates, problem):
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_block_without_a_feasible_federation_is_empty(estimates, problem, compiled):
     groups = dict.fromkeys(estimates.clients, "one")
     limits = Constraints(groups=groups, max_per_group=1).resolve(estimates.clients, estimates.totals)
-    assert _generic_block(problem, limits, np.array([1, 2]), 3) == (0, [])
+    if not compiled:
+        problem = replace(problem, spec=None)
+    with Control(threads=1) as control:
+        assert Exact()._block(problem, limits, 2, 0, 3, control) == (0, 3, [])
 
 
 def test_exact_search_of_a_slow_objective_stops_between_blocks(estimates):

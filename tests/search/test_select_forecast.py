@@ -10,6 +10,7 @@ import pytest
 import fedwise as fw
 from conftest import make_people
 from fedwise.cli.select import forecast_objective
+from fedwise.forecasting import with_forecast
 from fedwise.search import Selection
 
 
@@ -23,7 +24,7 @@ def pool(small_schema: fw.Schema) -> fw.Pool:
 
 
 def test_forecast_comes_with_the_selection_and_survives_a_file(pool: fw.Pool, tmp_path: Path) -> None:
-    selection = fw.select(pool, 3, forecast=True, evidence="none")
+    selection = with_forecast(fw.select(pool, 3, evidence="none"), pool)
     named = {f.metric: f for f in selection.forecast}
     assert {"balanced_accuracy", "accuracy", "f1", "spd", "eod"} <= set(named)
     assert 0.5 < named["balanced_accuracy"].value < 1
@@ -37,12 +38,21 @@ def test_forecast_comes_with_the_selection_and_survives_a_file(pool: fw.Pool, tm
 def test_objective_from_options(pool: fw.Pool) -> None:
     objective = forecast_objective("balanced_accuracy", "spd=0.9")
     assert objective is not None
-    chosen = fw.select(pool, 3, objective=objective, forecast=True, evidence="none")
-    by_pfl = fw.select(pool, 3, forecast=True, evidence="none")
+    chosen = fw.select(pool, 3, objective=objective, evidence="none")
+    chosen = with_forecast(chosen, pool, objective=objective)
+    by_pfl = with_forecast(fw.select(pool, 3, evidence="none"), pool)
     value = {f.metric: f.value for f in chosen.forecast}["balanced_accuracy"]
     assert value >= {f.metric: f.value for f in by_pfl.forecast}["balanced_accuracy"] - 1e-9
     assert chosen.objective == "forecast"
     assert json.loads(chosen.encode())["objective"] == "forecast"
+
+
+@pytest.mark.parametrize("old", [{"forecast": True}, {"model": "logistic"}])
+def test_the_search_does_not_forecast(pool: fw.Pool, old: dict[str, object]) -> None:
+    with pytest.raises(
+        TypeError, match=r"add a forecast to a selection with fedwise.forecasting.with_forecast"
+    ):
+        fw.select(pool, 3, **old)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

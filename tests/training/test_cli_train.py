@@ -105,8 +105,7 @@ def test_private_training_reports_the_joint_cost(tmp_path: Path, data: Path, sch
 @pytest.fixture
 def quick_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """The accountant takes seconds and has tests of its own."""
-    monkeypatch.setattr("fedwise.training.simulate.calibrate", lambda *_: 1.1)
-    monkeypatch.setattr("fedwise.training.accounting._opacus", lambda *_: 2.0)
+    monkeypatch.setattr("fedwise.training.simulate.scale_noise", lambda *_: 1.1)
 
 
 @pytest.mark.usefixtures("quick_noise")

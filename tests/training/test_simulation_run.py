@@ -248,6 +248,8 @@ def test_bad_federations_are_refused(
     ("fields", "message"),
     [
         ({"rounds": 0}, "rounds and evaluate_every must be at least 1"),
+        ({"replicates": -1}, "replicates must be at least 0, got -1"),
+        ({"simulated": True}, "simulated must be false without privacy"),
         ({"seed": -1}, "seed must be at least 0"),
         ({"strategy": "fedavgg"}, "did you mean 'fedavg'"),
         ({"sampler": "uniforn"}, "did you mean 'uniform'"),

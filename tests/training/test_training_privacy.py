@@ -11,7 +11,7 @@ from dp_accounting import pld
 from opacus.accountants import PRVAccountant
 
 from fedwise.errors import DataError, FedwiseError
-from fedwise.training.accounting import calibrate, compose, epsilon
+from fedwise.training.accounting import compose, epsilon, scale_noise
 from fedwise.training.encoding import Rows
 from fedwise.training.federation import Prepared
 from fedwise.training.local import Instruction, Settings
@@ -58,13 +58,13 @@ def test_training_epsilon_is_opacus() -> None:
 
 @pytest.mark.parametrize(("target", "rate", "steps"), [(2.0, 0.05, 60), (0.1, 0.01, 100), (5.0, 1.0, 3)])
 def test_calibration_keeps_the_promise_and_wastes_little(target: float, rate: float, steps: int) -> None:
-    spent = epsilon([(calibrate(target, 1e-5, rate, steps), rate, steps)], 1e-5)
+    spent = epsilon([(scale_noise(target, 1e-5, rate, steps), rate, steps)], 1e-5)
     assert 0.985 * target < spent <= target
 
 
 def test_an_impossible_promise_is_refused() -> None:
     with pytest.raises(FedwiseError, match="needs more noise than can train"):
-        calibrate(1e-7, 1e-12, 1.0, 10_000)
+        scale_noise(1e-7, 1e-12, 1.0, 10_000)
 
 
 def test_costs_of_selected_and_unselected_clients() -> None:

@@ -31,8 +31,8 @@ from scipy.stats import binom, norm
 
 from ..errors import FedwiseError
 from ..privacy.scales import gaussian_epsilon
-from ..training.accounting import calibrate
 from ..training.accounting import epsilon as accounted
+from ..training.accounting import scale_noise
 from ..training.checks import LARGEST_LR, LARGEST_PARAMETER
 from ..training.encoding import Rows
 from ..training.local import Instruction, Settings, Update
@@ -107,7 +107,7 @@ def audit_training(
     if canaries < 2 or updates < 1:
         raise FedwiseError(f"canaries and updates must be at least 2 and 1, got {canaries} and {updates}")
     rate, steps = sampling(canaries, batch, epochs)
-    noise = calibrate(promise.epsilon, promise.delta, rate, steps)
+    noise = scale_noise(promise.epsilon, promise.delta, rate, steps)
     rng = np.random.default_rng(seed)
     inside, outside = [], []
     for number in range(updates):

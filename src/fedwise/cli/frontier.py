@@ -110,6 +110,8 @@ def frontier(
 
 def show(found: Frontier) -> None:
     """The frontiers as tables for people."""
+    from ..objective.weights import TERM_NAMES
+
     columns = ("k", "loss", "error", "direct", "proxy", "redundancy", "signal", "status", "clients")
     print_table(
         "best federation of each size",
@@ -119,11 +121,8 @@ def show(found: Frontier) -> None:
                 point.k,
                 f"{point.loss:.5f}",
                 "" if point.std_error is None else f"{point.std_error:.2g}",
-                f"{point.terms.direct_bias:.4f}",
-                f"{point.terms.proxy_bias:.4f}",
-                f"{point.terms.redundancy:.4f}",
-                f"{point.terms.signal:.4f}",
-                point.status,
+                *(_number(getattr(point.terms, name, None)) for name in TERM_NAMES),
+                point.status or "",
                 ", ".join(point.clients),
             )
             for point in found.points
@@ -134,6 +133,10 @@ def show(found: Frontier) -> None:
         print_table(
             f"fairness–utility front at k = {found.pareto_k}",
             ("unfairness", "utility", "clients"),
-            [(f"{t.unfairness:.4f}", f"{t.utility:.4f}", ", ".join(t.clients)) for t in found.pareto],
+            [(_number(t.unfairness), _number(t.utility), ", ".join(t.clients)) for t in found.pareto],
             right=("unfairness", "utility"),
         )
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"

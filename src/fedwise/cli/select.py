@@ -101,12 +101,24 @@ def select(
     """
     from ..files import refuse_existing
     from ..pool.pool import Pool
+    from ..search import Constraints
     from ..search import select as search
 
     if output is not None:
         refuse_existing(output, force=force)
     pool = Pool.load(releases, accept_flagged=accept_flagged)
     chosen = chosen_weights(weights, pool.plan.weights, alpha=alpha, beta=beta, gamma=gamma, lam=lam)
+    objective = forecast_objective(maximise, subject_to, model=model)
+    rules = Constraints(
+        include=names(include),
+        exclude=names(exclude),
+        min_records=min_records,
+        min_client_records=min_client_records,
+        groups=read_pairs(group_file, "group"),
+        max_per_group=max_per_group,
+        costs=read_costs(cost_file),
+        budget=budget,
+    )
     with progress() as bar:
         task = bar.add_task("searching", total=1, best="")
         selection = search(
@@ -115,19 +127,10 @@ def select(
             weights=chosen,
             estimator=estimator,
             method=method,
-            objective=forecast_objective(maximise, subject_to, model=model),
-            include=names(include),
-            exclude=names(exclude),
-            min_records=min_records,
-            min_client_records=min_client_records,
-            groups=read_pairs(group_file, "group"),
-            max_per_group=max_per_group,
-            costs=read_costs(cost_file),
-            budget=budget,
+            objective=objective,
+            constraints=rules,
             smallest=smallest,
             representative=representative,
-            forecast=forecast or maximise is not None,
-            model=model,
             evidence=evidence,  # type: ignore[arg-type]
             seed=seed,
             threads=threads,
@@ -135,6 +138,10 @@ def select(
                 task, completed=done, total=max(total, 1), best=f"best loss {best:.6f}"
             ),
         )
+    if forecast or objective is not None:
+        from ..forecasting import with_forecast
+
+        selection = with_forecast(selection, pool, objective=objective, model=model)
     if output is not None:
         selection.save(output, force=force)
     if json:

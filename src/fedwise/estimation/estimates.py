@@ -21,7 +21,7 @@ _REDRAWS = 10
 
 @dataclass(frozen=True)
 class Posterior:
-    """The remaining uncertainty about each client: independent Gaussian errors of each part.
+    """What remains uncertain about each client: independent Gaussian errors, part by part.
 
     All but `totals` are variances of proportions. They are posterior variances τ²v/(τ²+v), so they
     count the shrinkage bias as error and are never above the spread of the pool itself.
@@ -39,7 +39,7 @@ class Posterior:
     spread
         Shape (tables,): between-client variance of a cell off that direction, in units of its pool
         proportion.
-    own_spread
+    spread_factor
         Shape (clients,): factor on that variance for each client.
     pool
         Shape (cells,): the pool's own proportions.
@@ -56,7 +56,7 @@ class Posterior:
     strength: Floats
     direction: Floats
     spread: Floats
-    own_spread: Floats
+    spread_factor: Floats
     pool: Floats
     pool_strength: Floats
     pool_cells: Floats
@@ -85,7 +85,7 @@ class Estimates:
     sigmas
         Noise scale of each table as released (zeros for a release that is not private).
     posterior
-        What is left open about each client after shrinkage; ``None`` for the plain estimator, whose
+        What remains uncertain about each client after shrinkage; ``None`` for the plain estimator, whose
         error is the released noise.
     """
 

@@ -15,8 +15,8 @@ Floats = npt.NDArray[np.float64]
 
 #: Most rounds of proportional fitting; tables with empty cells need many, others stop early.
 ROUNDS = 60
-#: A column within this part of the whole is right: a hundredth of a record in a million.
-_SETTLED = 1e-8
+#: A column sum within this part of the whole is right: a hundredth of a record in a million.
+_EXACT = 1e-8
 
 
 def fit(tables: Floats, rows: Floats, columns: Floats, *, rounds: int = ROUNDS) -> Floats:
@@ -65,7 +65,7 @@ def _fit(tables: Floats, rows: Floats, columns: Floats, rounds: int) -> None:
                 wanted = columns[i, y]
                 worst = max(worst, abs(wanted - below[y]))
                 below[y] = wanted / below[y] if below[y] > 0.0 else 0.0
-            if worst <= _SETTLED:
+            if worst <= _EXACT:
                 break
             for x in range(a):
                 for y in range(b):

@@ -5,8 +5,8 @@ known noise variance, τ² the variance between clients, estimated over the pool
 
 1. the number of records, positive by construction;
 2. each marginal, toward the pool's and toward what the client's other marginals tell of it (`factors`),
-   less so for a client that is unusual in every variable;
-3. the pool's tables, toward independence where the noise exceeds the association;
+   less so for a client that is unlike the others in every variable;
+3. the pool's tables, toward independence where noise drowns them;
 4. the *prediction* for a client's table: the pool's odds ratios fitted to the client's own marginals;
 5. what the client's table holds beyond the prediction: first the one coordinate along which the pool's
    association grows or weakens (it moves mutual information most, and sums up a whole table in a single
@@ -42,14 +42,14 @@ _EMPTY_ERROR = 1.7
 #: A client weighs at most this much more than the median one when τ² is estimated.
 _CAP = 4.0
 #: Observations that the factor 1 on a client's spread is worth.
-_OWN_SPREAD_PRIOR = 1.0
+_FACTOR_PRIOR = 1.0
 #: Squared deviation, in units of its noise variance, beyond which a pooled cell is kept as it is.
 _DOUBT = 9.0
 
 
 @dataclass(frozen=True)
 class Shrunk:
-    """Denoised counts of all clients, and their remaining uncertainty."""
+    """Denoised counts of all clients, and what remains uncertain about them."""
 
     cells: Floats
     marginals: Floats
@@ -71,7 +71,7 @@ def shrink(matrix: npt.ArrayLike, layout: Layout, sigmas: npt.ArrayLike) -> Shru
     parts, _ = split(matrix, layout, noise)
     if not noise.any():
         cells, marginals, totals = join(parts, layout)
-        return Shrunk(cells, marginals, totals, _nothing_open(layout, parts))
+        return Shrunk(cells, marginals, totals, _certain(layout, parts))
     return _Pool(parts, layout, noise).shrink()
 
 
@@ -82,26 +82,26 @@ class _Pool:
         self.parts = parts
         self.layout = layout
         self.noise = sigmas**2
-        self.open = variances(layout, sigmas)
-        self.sizes = positive(parts.totals, self.open.total)
+        self.variances = variances(layout, sigmas)
+        self.sizes = positive(parts.totals, self.variances.total)
         self.share = self.sizes / self.sizes.sum()
         # Precision of a proportion grows with the square of the size; a few large clients must not decide τ².
         squares = self.sizes**2
         self.weight = np.minimum(squares, _CAP * np.median(squares))
-        self.own_spread = np.ones(len(self.sizes))
+        self.factor = np.ones(len(self.sizes))
 
     def shrink(self) -> Shrunk:
         layout, clients = self.layout, len(self.sizes)
-        marginals, marginal_open = self._marginals()
+        marginals, uncertain = self._marginals()
         pooled = self.share @ marginals
         cells = self.parts.interactions  # reused: each table is read once, then overwritten
         posterior = Posterior(
-            totals=np.full(clients, self.open.total),
-            marginals=marginal_open,
+            totals=np.full(clients, self.variances.total),
+            marginals=uncertain,
             strength=np.zeros((clients, layout.tables)),
             direction=np.zeros(layout.cells),
             spread=np.zeros(layout.tables),
-            own_spread=self.own_spread,
+            spread_factor=self.factor,
             pool=np.zeros(layout.cells),
             pool_strength=np.zeros(layout.tables),
             pool_cells=np.zeros(layout.cells),
@@ -111,23 +111,25 @@ class _Pool:
             here = layout.slice(j)
             x, y = layout.sides(j)
             own = cells[:, here].reshape(clients, a, b)
-            pool, pool_open = self._pool_table(j, own, pooled[x], pooled[y])
+            pool, uncertain_pool = self._pool_table(j, own, pooled[x], pooled[y])
             table = self._client_tables(j, own, pool, marginals[:, x], marginals[:, y], posterior)
             cells[:, here] = (table * self.sizes[:, None, None]).reshape(clients, a * b)
             posterior.pool[here] = pool.ravel()
-            posterior.pool_cells[here] = pool_open.ravel()
-            posterior.pool_strength[j] = float(np.sum(pool_open.ravel() * posterior.direction[here] ** 2))
+            posterior.pool_cells[here] = uncertain_pool.ravel()
+            posterior.pool_strength[j] = float(
+                np.sum(uncertain_pool.ravel() * posterior.direction[here] ** 2)
+            )
         return Shrunk(cells, marginals * self.sizes[:, None], self.sizes.copy(), posterior)
 
     def _marginals(self) -> tuple[Floats, Floats]:
-        """Each level's proportion toward the pool's (step 2), and its posterior variance."""
+        """Each level's proportion toward the pool's (step 2), and the variance left."""
         found = [self._levels(variable) for variable in range(len(self.layout.sizes))]
-        self.own_spread = self._own_spread(found)
+        self.factor = self._spread_factor(found)
         deviation = np.concatenate([own for own, _, _, _ in found], axis=1)
         noise = np.concatenate([np.broadcast_to(v, own.shape) for own, _, v, _ in found], axis=1)
         spread = np.concatenate([tau for _, _, _, tau in found])
-        # A prior that is wider by the factor o is noise that is smaller by it.
-        mean, left = factor_posterior(deviation, noise / self.own_spread[:, None], spread)
+        # A prior that is wider by a factor is like noise that is smaller by it.
+        mean, left = factor_posterior(deviation, noise / self.factor[:, None], spread)
         unsure = np.divide(left, spread, out=np.ones_like(left), where=spread > 0)
         shrunk = np.empty_like(mean)
         for variable, (_, pool, _, _) in enumerate(found):
@@ -137,7 +139,7 @@ class _Pool:
             joint = (level * self.share[:, None])[None]
             shrunk[:, here] = fit(joint, self.share[None], pool[None], rounds=ROUNDS)[0]
             shrunk[:, here] /= shrunk[:, here].sum(axis=1, keepdims=True)
-        return shrunk, left * self.own_spread[:, None]
+        return shrunk, left * self.factor[:, None]
 
     def _levels(self, variable: int) -> tuple[Floats, Floats, Floats, Floats]:
         """Deviation of a variable's levels from the pool's, the pool's, their noise and spread."""
@@ -146,15 +148,15 @@ class _Pool:
         own = self.parts.effects[:, here] / self.sizes[:, None] + 1.0 / levels
         pool = np.maximum(self.share @ own, 0.0)
         pool = pool / pool.sum() if pool.sum() > 0 else np.full(levels, 1.0 / levels)
-        v = (self.open.effects[variable] / self.sizes**2)[:, None]
+        v = (self.variances.effects[variable] / self.sizes**2)[:, None]
         return own - pool, pool, v, self._between(own - pool, v * (1.0 - 1.0 / levels))
 
-    def _own_spread(self, found: list[tuple[Floats, Floats, Floats, Floats]]) -> Floats:
+    def _spread_factor(self, found: list[tuple[Floats, Floats, Floats, Floats]]) -> Floats:
         """How much wider than the pool's a client's own spread is: a factor on every τ².
 
         Clients are not drawn from one normal law: a few are far from all others, in every variable.
-        The factor is the client's mean of (d² − v)/τ², each weighted by its precision, moved toward 1 as
-        by `_OWN_SPREAD_PRIOR` observations.
+        The factor is the client's mean of (d² − v)/τ², each weighted by its precision, drawn to 1 as
+        by `_FACTOR_PRIOR` observations.
         """
         top, bottom, known = (np.zeros(len(self.sizes)) for _ in range(3))
         for deviation, pool, v, tau in found:
@@ -165,10 +167,10 @@ class _Pool:
             bottom += np.sum(weight * tau, axis=1)
             known += 0.5 * np.sum(weight * tau, axis=1)
         factor = np.divide(np.maximum(top, 0.0), bottom, out=np.ones_like(top), where=bottom > 0)
-        return np.asarray((_OWN_SPREAD_PRIOR + known * factor) / (_OWN_SPREAD_PRIOR + known))
+        return np.asarray((_FACTOR_PRIOR + known * factor) / (_FACTOR_PRIOR + known))
 
     def _pool_table(self, j: int, own: Floats, x: Floats, y: Floats) -> tuple[Floats, Floats]:
-        """The pool's proportions of one table (step 3), and their posterior variance.
+        """The pool's proportions of one table (step 3), and the variance left.
 
         Deviations from independence have prior variance θ·(p_x p_y)²: a common scale of the ratio
         p_xy / (p_x p_y) around 1, so that rare cells, where the noise is largest in proportion, go
@@ -200,11 +202,11 @@ class _Pool:
         v = (self.noise[j] / self.sizes**2)[:, None]
         direction = association.direction(pool).ravel()
         along = residual @ direction
-        keep_along = _keep(self.own_spread[:, None] * self._between(along[:, None], v), v)
+        keep_along = _keep(self.factor[:, None] * self._between(along[:, None], v), v)
         residual -= along[:, None] * direction
         v_cell = v * _free(a, b)
         spread = self._spread(residual, pool.ravel(), v_cell)
-        keep_rest = _keep(self.own_spread[:, None] * spread * pool.ravel(), v_cell)
+        keep_rest = _keep(self.factor[:, None] * spread * pool.ravel(), v_cell)
         rest = (keep_rest * residual).reshape(clients, a, b)
         moved = predicted + rest + (keep_along * along[:, None] * direction).reshape(clients, a, b)
         floor = FLOOR * (1.0 - keep_rest).reshape(clients, a, b) * predicted
@@ -299,7 +301,7 @@ def _keep(tau: Floats, v: Floats) -> Floats:
     return np.where(np.asarray(v) > 0, np.divide(top, whole, out=np.zeros_like(whole), where=whole > 0), 1.0)
 
 
-def _nothing_open(layout: Layout, parts: Parts) -> Posterior:
+def _certain(layout: Layout, parts: Parts) -> Posterior:
     clients = len(parts.totals)
     return Posterior(
         totals=np.zeros(clients),
@@ -307,7 +309,7 @@ def _nothing_open(layout: Layout, parts: Parts) -> Posterior:
         strength=np.zeros((clients, layout.tables)),
         direction=np.zeros(layout.cells),
         spread=np.zeros(layout.tables),
-        own_spread=np.ones(clients),
+        spread_factor=np.ones(clients),
         pool=np.zeros(layout.cells),
         pool_strength=np.zeros(layout.tables),
         pool_cells=np.zeros(layout.cells),

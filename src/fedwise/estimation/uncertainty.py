@@ -122,7 +122,7 @@ class _Delta:
         strength = self.posterior.strength[self.members, j]
         prior = (
             self.posterior.spread[j]
-            * self.posterior.own_spread[self.members, None]
+            * self.posterior.spread_factor[self.members, None]
             * self.posterior.pool[here]
         )
         kept = prior / (prior + v)

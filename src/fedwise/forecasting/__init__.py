@@ -9,8 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
+from ..estimation import Releases, estimate
 from ..estimation.estimates import Estimates
 from ..schema.frame import FrameLike
+from ..search.problem import Objective
+from ..search.selection import ForecastValue, Selection
 from .design import Design
 from .forecaster import Federation, Forecaster, Prediction, Settings
 from .metrics import GAPS, NAMES, Metrics
@@ -31,6 +36,7 @@ __all__ = [
     "effects",
     "front",
     "predict",
+    "with_forecast",
 ]
 
 
@@ -45,3 +51,32 @@ def predict(
 ) -> Prediction:
     """Forecast one federation. For several, make one `Forecaster` and call its `predict`."""
     return Forecaster(estimates, target, settings=settings).predict(federation, draws=draws, seed=seed)
+
+
+def with_forecast(
+    selection: Selection,
+    pool: Releases | Estimates,
+    *,
+    objective: Objective | None = None,
+    model: str = "mlp",
+) -> Selection:
+    """The selection, with the forecast metrics of the model its federation would train.
+
+    Parameters
+    ----------
+    pool
+        What the selection was made from.
+    objective
+        What the search minimised. Where that is a forecast, its target and settings are shown.
+    model
+        The model that will be trained, ``mlp`` or ``logistic``, for any other objective.
+    """
+    made = getattr(objective, "forecaster", None)
+    if made is None:
+        estimates = pool if isinstance(pool, Estimates) else estimate(pool, selection.estimator)
+        made = Forecaster(estimates, settings=Settings.for_model(model))
+    found = made.predict(selection.clients, seed=selection.seed)
+    values = tuple(
+        ForecastValue(name, found.metrics.value(name), found.std_errors.get(name)) for name in NAMES
+    )
+    return msgspec.structs.replace(selection, forecast=values)

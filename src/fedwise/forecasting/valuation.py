@@ -12,9 +12,10 @@ from ..errors import FedwiseError
 from ..search.constraints import Constraints
 from ..search.control import Control, Progress
 from ..search.feasible import check
+from ..search.methods import resolve_method
 from ..search.outcome import Method
+from ..search.point import undominated
 from ..search.problem import Problem
-from ..search.select import resolve_method
 from .forecaster import Federation, Forecaster
 from .metrics import GAPS, NAMES, check_name
 from .objective import Forecast
@@ -165,17 +166,13 @@ def _undominated(
     values = _values(forecaster, met)
     sign = -1.0 if metric in GAPS else 1.0
     value, width = sign * values[:, NAMES.index(metric)], values[:, NAMES.index(gap)]
-    found: list[FrontPoint] = []
-    best = -np.inf
-    for i in np.lexsort((-value, width)):
-        if value[i] > best:
-            best = float(value[i])
-            found.append(
-                FrontPoint(
-                    clients=tuple(forecaster.estimates.clients[m] for m in met[i]),
-                    value=float(sign * value[i]),
-                    gap=float(width[i]),
-                    metrics=dict(zip(NAMES, values[i].tolist(), strict=True)),
-                )
-            )
-    return tuple(found)
+    front = undominated(range(len(met)), cost=lambda i: float(width[i]), gain=lambda i: float(value[i]))
+    return tuple(
+        FrontPoint(
+            clients=tuple(forecaster.estimates.clients[m] for m in met[i]),
+            value=float(sign * value[i]),
+            gap=float(width[i]),
+            metrics=dict(zip(NAMES, values[i].tolist(), strict=True)),
+        )
+        for i in front
+    )

@@ -28,9 +28,8 @@ _TINY = 1e-300
 
 
 def xlogx(counts: npt.ArrayLike) -> Floats:
-    """f(c) = c·log2 c of each count, and 0 (to within 1e-297) for empty or negative ones, as in the kernels."""
-    positive = np.maximum(counts, _TINY)
-    found: Floats = positive * np.log2(positive)
+    """f(c) = c·log2 c of each count, and 0 for empty or negative ones."""
+    found: Floats = np.maximum(counts, 0.0) * np.log2(np.maximum(counts, _TINY))
     return found
 
 

@@ -45,7 +45,7 @@ _BLOCK = 4_000_000
 
 
 class Counts(Protocol):
-    """What the loss reads of a pool: estimated counts, one row a client. `Estimates` is one."""
+    """What the loss reads of a pool: estimated counts, a row for each client. `Estimates` is one."""
 
     @property
     def clients(self) -> tuple[str, ...]:

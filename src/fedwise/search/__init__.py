@@ -1,9 +1,11 @@
 """Search: exact where possible, fast everywhere, with evidence."""
 
 from .annealing import Annealing
+from .constraints import Constraints
 from .exact import Exact
 from .frontier import Frontier, frontier, pareto
 from .greedy import Greedy
+from .point import Point
 from .problem import PFL, Objective
 from .select import select
 from .selection import Selection
@@ -11,10 +13,12 @@ from .selection import Selection
 __all__ = [
     "PFL",
     "Annealing",
+    "Constraints",
     "Exact",
     "Frontier",
     "Greedy",
     "Objective",
+    "Point",
     "Selection",
     "frontier",
     "pareto",

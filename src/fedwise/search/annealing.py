@@ -9,21 +9,19 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FedwiseError
-from . import chains as chain_kernel
-from .chains import BEST, CURRENT, EVALUATIONS, STEP, TEMPERATURE
-from .constraints import Limits, allowed, exchange, usage
+from .chains import BEST, EVALUATIONS, Walk, anneal, seed_words
+from .constraints import Limits, usage
 from .control import Control
 from .feasible import start
 from .neighbourhood import Descent, descend
 from .outcome import KEEP, Found, Outcome, as_members, rank
 from .problem import Problem
 
-Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 #: Proposals between two looks at Ctrl-C, compiled and for an objective in Python.
 _SLICE = 512
-_GENERIC_SLICE = 16
+_PYTHON_SLICE = 16
 #: Proposals over which the objective's spread is measured.
 _PROBES = 64
 
@@ -154,36 +152,37 @@ class Annealing:
         free = np.setdiff1d(members, limits.fixed)
         order = np.concatenate([free, np.setdiff1d(limits.free, free)]).astype(np.int64)
         slots = len(free)
-        base = problem.sums(limits.fixed)
         loss = problem.loss(members)
         spread = _spread(problem, members, order, slots, seed, chain) if self.scaled else 1.0
         initial, cooling, steps = self._schedule(spread, steps)
         used, counts = usage(limits, members)
-        best = order[:slots].copy()
-        floats = np.array([loss, loss, initial])
-        integers = np.array([0, 1, 0], dtype=np.int64)
-        words = chain_kernel.seed_words(np.uint64(seed & 0xFFFFFFFFFFFFFFFF), np.uint64(chain))
-        sums = problem.sums(members)
+        walk = Walk(
+            order,
+            slots,
+            problem.sums(limits.fixed),
+            problem.sums(members),
+            used,
+            counts,
+            best=order[:slots].copy(),
+            floats=np.array([loss, loss, initial]),
+            integers=np.array([0, 1, 0], dtype=np.int64),
+            words=seed_words(np.uint64(seed & 0xFFFFFFFFFFFFFFFF), np.uint64(chain)),
+            cooling=cooling,
+            level=self.level,
+        )
         trace = [(1, loss)]
-        stride = _SLICE if problem.spec is not None else _GENERIC_SLICE
+        stride = _SLICE if problem.spec is not None else _PYTHON_SLICE
         for first in range(0, steps, stride):
             if control.stopped():
                 break
-            before = int(integers[EVALUATIONS])
+            before = int(walk.integers[EVALUATIONS])
             size = min(stride, steps - first)
-            chain_state = (
-                problem.rows, limits, base, order, slots, sums, used, counts, best, floats, integers, words,
-                cooling, self.level, size,
-            )  # fmt: skip
-            if problem.spec is not None:
-                chain_kernel.anneal(problem.spec, *chain_state)
-            else:
-                _generic_anneal(problem, *chain_state)
-            control.report(int(integers[EVALUATIONS]) - before, float(floats[BEST]))
+            problem.run(anneal, limits, walk, size)
+            control.report(int(walk.integers[EVALUATIONS]) - before, float(walk.floats[BEST]))
             if (first + size) % _SLICE == 0 or first + size == steps:
-                trace.append((int(integers[EVALUATIONS]), float(floats[BEST])))
-        found = as_members([*limits.fixed, *best])
-        return _Chain(found, float(floats[BEST]), int(integers[EVALUATIONS]), tuple(trace))
+                trace.append((int(walk.integers[EVALUATIONS]), float(walk.floats[BEST])))
+        found = as_members([*limits.fixed, *walk.best])
+        return _Chain(found, float(walk.floats[BEST]), int(walk.integers[EVALUATIONS]), tuple(trace))
 
 
 @dataclass(frozen=True)
@@ -219,32 +218,3 @@ def _trace(ran: list[_Chain], evaluations: int, loss: float) -> tuple[tuple[int,
     if evaluations > done or loss < best:
         points.append((evaluations, loss))
     return tuple(points)
-
-
-def _generic_anneal(
-    problem: Problem, rows: Floats, limits: Limits, base: Floats, order: Ints, slots: int, sums: Floats,
-    used: Floats, counts: Ints, best_order: Ints, floats: Floats, integers: Ints, state: npt.NDArray[np.uint64],
-    cooling: float, level: int, steps: int,
-) -> None:  # fmt: skip
-    """`chains.anneal` for an objective written in Python: same proposals, same acceptance."""
-    others = len(order) - slots
-    for _ in range(steps):
-        a = int(chain_kernel.uniform(state) * slots)
-        b = slots + int(chain_kernel.uniform(state) * others)
-        out, into = order[a], order[b]
-        if allowed(limits, used, counts, out, into):
-            trial = sums - rows[out] + rows[into]
-            loss = float(problem.evaluate(trial[None, :])[0])
-            integers[EVALUATIONS] += 1
-            rise = loss - floats[CURRENT]
-            if rise <= 0 or chain_kernel.uniform(state) < math.exp(-min(rise / floats[TEMPERATURE], 700.0)):
-                order[a], order[b] = into, out
-                exchange(limits, used, counts, out, into)
-                sums[:] = trial
-                floats[CURRENT] = loss
-                if loss < floats[BEST]:
-                    floats[BEST] = loss
-                    best_order[:] = order[:slots]
-        integers[STEP] += 1
-        if integers[STEP] % level == 0:
-            floats[TEMPERATURE] *= cooling

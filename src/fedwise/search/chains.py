@@ -1,15 +1,17 @@
-"""One annealing chain, compiled: propose a swap, evaluate it, accept or not."""
+"""One annealing chain: propose a swap, evaluate it, accept it or not."""
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from .compiled import strict
 from .constraints import Limits, allowed, exchange
-from .kernels import Spec, move, resum, swap_loss
+from .kernels import move, resum
+from .scoring import Scorer, swapped
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -50,64 +52,68 @@ def uniform(state: Words) -> float:
     return float(_mix(state[0]) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@strict
-def anneal(
-    spec: Spec,
-    rows: Floats,
-    limits: Limits,
-    base: Floats,
-    order: Ints,
-    slots: int,
-    sums: Floats,
-    used: Floats,
-    counts: Ints,
-    best_order: Ints,
-    floats: Floats,
-    integers: Ints,
-    state: Words,
-    cooling: float,
-    level: int,
-    steps: int,
-) -> None:
-    """Advance a chain by `steps` proposals, in place.
+class Walk(NamedTuple):
+    """The state of one chain; a loop changes its arrays in place.
 
     Parameters
     ----------
-    base
-        Summed row of the clients that are fixed; `sums` is `base` plus the members.
     order
         The free clients: the first `slots` are members, the others are not.
+    base
+        Summed row of the clients that are fixed.
+    sums
+        `base` plus the members.
     used, counts
         What the members use of the limits.
-    best_order
+    best
         Shape (slots,): the free members of the best federation so far.
     floats, integers
-        The chain's state, see `CURRENT` and `STEP`.
+        See `CURRENT` and `STEP`.
+    words
+        State of the random generator.
     cooling, level
         The temperature is multiplied by `cooling` after every `level` proposals.
     """
-    scratch = np.zeros((2, spec.scratch))
+
+    order: Ints
+    slots: int
+    base: Floats
+    sums: Floats
+    used: Floats
+    counts: Ints
+    best: Ints
+    floats: Floats
+    integers: Ints
+    words: Words
+    cooling: float
+    level: int
+
+
+@strict
+def anneal(scorer: Scorer, rows: Floats, limits: Limits, walk: Walk, steps: int) -> None:
+    """Advance a chain by `steps` proposals, in place."""
+    scratch = np.zeros((2, scorer.scratch))
+    order, slots, sums, floats, integers = walk.order, walk.slots, walk.sums, walk.floats, walk.integers
     others = order.size - slots
     for _ in range(steps):
-        a = int(uniform(state) * slots)
-        b = slots + int(uniform(state) * others)
+        a = int(uniform(walk.words) * slots)
+        b = slots + int(uniform(walk.words) * others)
         out, into = order[a], order[b]
-        if allowed(limits, used, counts, out, into):
-            loss = swap_loss(spec, scratch, sums, rows[out], rows[into])
+        if allowed(limits, walk.used, walk.counts, out, into):
+            loss, current = swapped(scorer, scratch, sums, rows[out], rows[into]), floats[CURRENT]
             integers[EVALUATIONS] += 1
-            rise = loss - floats[CURRENT]
-            if rise <= 0.0 or uniform(state) < math.exp(-rise / floats[TEMPERATURE]):
+            if loss <= current or uniform(walk.words) < math.exp((current - loss) / floats[TEMPERATURE]):
                 order[a], order[b] = into, out
-                exchange(limits, used, counts, out, into)
+                exchange(limits, walk.used, walk.counts, out, into)
                 floats[CURRENT] = loss
                 integers[ACCEPTED] += 1
                 if integers[ACCEPTED] % RESUM == 0:
-                    resum(rows, base, order[:slots], sums)
+                    resum(rows, walk.base, order[:slots], sums)
                 else:
                     move(sums, rows[out], rows[into])
                 if loss < floats[BEST]:
                     floats[BEST] = loss
-                    best_order[:] = order[:slots]
+                    walk.best[:] = order[:slots]
         integers[STEP] += 1
-        if integers[STEP] % level == 0:
-            floats[TEMPERATURE] *= cooling
+        if integers[STEP] % walk.level == 0:
+            floats[TEMPERATURE] *= walk.cooling

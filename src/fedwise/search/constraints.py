@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +35,7 @@ class Constraints:
         federation with it is scored like one without: it would take the seat of a real one for free.
     groups, max_per_group
         Group of each client (region, owner) and how many of one group may take part: one number, or
-        one a group. Clients without a group are not limited.
+        one for each group. Clients without a group are not limited.
     costs, budget
         Cost of each client and the most the federation may cost. Clients without a cost are free.
     """
@@ -55,6 +55,8 @@ class Constraints:
             if isinstance(value, str):
                 raise FedwiseError(f"{name} must be a list of client names, got the text '{value}'")
             object.__setattr__(self, name, tuple(dict.fromkeys(value)))
+        for name in ("groups", "costs"):
+            object.__setattr__(self, name, dict(getattr(self, name)))
         for name in ("min_records", "min_client_records"):
             least = getattr(self, name)
             if least is not None and not math.isfinite(least):
@@ -78,12 +80,30 @@ class Constraints:
                     f"cost of client '{client}' must be a finite number of at least 0, got {cost}"
                 )
 
+    @classmethod
+    def of(cls, constraints: Constraints | None = None, **rules: Unpack[Rules]) -> Constraints:
+        """The constraints given whole, or made of single rules.
+
+        Raises
+        ------
+        FedwiseError
+            Both were given.
+        """
+        named = {name: value for name, value in rules.items() if value is not None}
+        if constraints is None:
+            return cls(**named)  # type: ignore[arg-type]
+        single = [name for name, value in named.items() if value not in ((), [], {})]
+        if single:
+            raise FedwiseError(
+                f"constraints must be given one way, got Constraints and the keyword {' and '.join(single)}; "
+                "put all of them into Constraints"
+            )
+        return constraints
+
     def given(self) -> dict[str, Any]:
         """The constraints that were set, as plain values by argument name."""
         found = {}
-        for name in (
-            "include", "exclude", "min_records", "min_client_records", "groups", "max_per_group", "costs", "budget",
-        ):  # fmt: skip
+        for name in (entry.name for entry in fields(self)):
             value = getattr(self, name)
             if value is not None and value != () and value != {}:
                 found[name] = list(value) if isinstance(value, tuple) else value
@@ -167,6 +187,19 @@ class Constraints:
         if self.exclude:
             found.append((f"exclude={','.join(self.exclude)}", replace(self, exclude=())))
         return found
+
+
+class Rules(TypedDict, total=False):
+    """The fields of `Constraints` as keywords."""
+
+    include: Iterable[str]
+    exclude: Iterable[str]
+    min_records: float | None
+    min_client_records: float | None
+    groups: Mapping[str, str] | None
+    max_per_group: int | Mapping[str, int] | None
+    costs: Mapping[str, float] | None
+    budget: float | None
 
 
 class Limits(NamedTuple):

@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from .compiled import strict
 from .constraints import Limits, exchange
-from .kernels import Spec, move, resum, sum_loss
+from .kernels import move, resum, shift
+from .scoring import Scorer, sum_losses
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -86,8 +87,32 @@ def feasible_now(limits: Limits, used: Floats, counts: Ints) -> bool:
 
 
 @strict
+def keep_best(values: Floats, items: Ints, losses: Floats, found: Ints) -> None:
+    """Insert items among the best so far, ascending; of equal losses the first stays ahead.
+
+    Parameters
+    ----------
+    values, items
+        Shapes (n,) and (n, m): what was evaluated, in order.
+    losses, found
+        Shapes (keep,) and (keep, m): the best so far, updated in place.
+    """
+    for i in range(values.size):
+        loss = values[i]
+        at = losses.size - 1
+        if loss >= losses[at]:
+            continue
+        while at > 0 and losses[at - 1] > loss:
+            losses[at] = losses[at - 1]
+            found[at] = found[at - 1]
+            at -= 1
+        losses[at] = loss
+        found[at] = items[i]
+
+
+@strict
 def enumerate_block(
-    spec: Spec,
+    scorer: Scorer,
     rows: Floats,
     limits: Limits,
     base: Floats,
@@ -95,6 +120,7 @@ def enumerate_block(
     counts: Ints,
     subset: Ints,
     steps: int,
+    batch: int,
     losses: Floats,
     found: Ints,
 ) -> int:
@@ -102,34 +128,40 @@ def enumerate_block(
 
     Parameters
     ----------
+    base
+        Summed row of the fixed clients.
     used, counts
         Usage of the first subset together with the fixed clients; updated in place.
+    batch
+        Subsets evaluated together.
     losses, found
-        Shapes (keep,) and (keep, k): the best so far, ascending, updated in place. Members of `found`
-        are client positions of the free part.
+        Shapes (keep,) and (keep, k): the best so far, ascending, updated in place. Rows of `found` are
+        subsets of the free part, as positions from 1.
     """
-    scratch = np.zeros((2, spec.scratch))
-    n = limits.free.size
-    keep = losses.size
-    evaluations = 0
-    sums = np.empty_like(base)
-    resum(rows, base, limits.free[subset - 1], sums)
+    scratch = np.zeros((2, scorer.scratch))
+    sums = np.empty((batch, base.size))
+    subsets = np.empty((batch, subset.size), dtype=np.int64)
+    values = np.empty(batch)
+    evaluations, at, filled = 0, 0, 0
+    resum(rows, base, limits.free[subset - 1], sums[0])
     for step in range(steps):
         if step > 0:
-            left, joined = advance(subset, n)
+            left, joined = advance(subset, limits.free.size)
             out, into = limits.free[left - 1], limits.free[joined - 1]
             exchange(limits, used, counts, out, into)
-            move(sums, rows[out], rows[into])
-        if not feasible_now(limits, used, counts):
-            continue
-        loss = sum_loss(spec, scratch, sums)
-        evaluations += 1
-        if loss < losses[keep - 1]:
-            at = keep - 1
-            while at > 0 and losses[at - 1] > loss:
-                losses[at] = losses[at - 1]
-                found[at] = found[at - 1]
-                at -= 1
-            losses[at] = loss
-            found[at] = limits.free[subset - 1]
+            # Each feasible sum stays in its row until the batch is evaluated; the next one follows from it.
+            if at == filled:
+                move(sums[at], rows[out], rows[into])
+            else:
+                shift(sums[at], rows[out], rows[into], sums[filled])
+                at = filled
+        if feasible_now(limits, used, counts):
+            for i in range(subset.size):
+                subsets[filled, i] = subset[i]
+            filled += 1
+        if filled == batch or (step == steps - 1 and filled > 0):
+            sum_losses(scorer, scratch, sums[:filled], values[:filled])
+            keep_best(values[:filled], subsets[:filled], losses, found)
+            evaluations += filled
+            filled = 0
     return evaluations

@@ -6,27 +6,23 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from ..errors import FedwiseError
-from .constraints import Limits, satisfied, usage
+from .constraints import Limits, usage
 from .control import Control
-from .enumeration import advance, enumerate_block, unrank
+from .enumeration import enumerate_block, unrank
 from .feasible import start
 from .outcome import KEEP, Found, Outcome, as_members, rank
 from .problem import Problem
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-
 #: Federations between two looks at Ctrl-C; every block starts from a fresh sum, so rounding cannot pile up.
 _BLOCK = 16_384
-_GENERIC_BLOCK = 256
+_PYTHON_BLOCK = 256
 
 
 @dataclass(frozen=True)
 class Exact:
-    """Enumerate all federations in revolving-door order, one swap a step.
+    """Enumerate all federations in revolving-door order, each one swap from the one before.
 
     Parameters
     ----------
@@ -54,7 +50,7 @@ class Exact:
         best: list[Found] = [(problem.loss(first), first)]
         control.expect(total)
         control.report(0, best[0][0])
-        size = _BLOCK if problem.spec is not None else _GENERIC_BLOCK
+        size = _BLOCK if problem.spec is not None else _PYTHON_BLOCK
         blocks = range(0, total, size)
         evaluations, visited, trace = 0, 0, [(1, best[0][0])]
         # Several blocks at a time: memory stays small and the trace grows with the work.
@@ -85,37 +81,20 @@ class Exact:
         if control.stopped():
             return None
         subset = unrank(at, slots, len(limits.free))
-        if problem.spec is None:
-            evaluations, found = _generic_block(problem, limits, subset, steps)
-        else:
-            members = np.concatenate([limits.fixed, limits.free[subset - 1]]).astype(np.int64)
-            used, counts = usage(limits, members)
-            losses = np.full(KEEP, np.inf)
-            kept = np.zeros((KEEP, slots), dtype=np.int64)
-            base = problem.sums(limits.fixed)
-            evaluations = enumerate_block(
-                problem.spec, problem.rows, limits, base, used, counts, subset, steps, losses, kept
-            )
-            found = [
-                (float(loss), as_members([*limits.fixed, *chosen]))
-                for loss, chosen in zip(losses, kept, strict=True)
-                if np.isfinite(loss)
-            ]
+        members = np.concatenate([limits.fixed, limits.free[subset - 1]]).astype(np.int64)
+        used, counts = usage(limits, members)
+        losses = np.full(KEEP, np.inf)
+        kept = np.ones((KEEP, slots), dtype=np.int64)
+        base = problem.sums(limits.fixed)
+        # A kernel takes one sum at a time, fresh from the cache; an objective in Python a whole batch.
+        batch = 1 if problem.spec is not None else steps
+        evaluations = problem.run(
+            enumerate_block, limits, base, used, counts, subset, steps, batch, losses, kept
+        )
+        found = [
+            (float(loss), as_members([*limits.fixed, *limits.free[chosen - 1]]))
+            for loss, chosen in zip(losses, kept, strict=True)
+            if np.isfinite(loss)
+        ]
         control.report(evaluations, found[0][0] if found else math.inf)
         return evaluations, steps, found
-
-
-def _generic_block(problem: Problem, limits: Limits, subset: Ints, steps: int) -> tuple[int, list[Found]]:
-    federations: list[Ints] = []
-    for step in range(steps):
-        if step:
-            advance(subset, len(limits.free))
-        members = np.concatenate([limits.fixed, limits.free[subset - 1]]).astype(np.int64)
-        if satisfied(limits, members):
-            federations.append(np.sort(members))
-    if not federations:
-        return 0, []
-    sums = problem.rows[np.stack(federations)].sum(axis=1)
-    losses = problem.evaluate(sums)
-    order = np.argsort(losses, kind="stable")[:KEEP]
-    return len(federations), [(float(losses[i]), as_members(federations[i])) for i in order]

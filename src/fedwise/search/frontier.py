@@ -11,48 +11,28 @@ import numpy as np
 
 from ..errors import FedwiseError
 from ..estimation.estimates import Estimates
-from ..objective.pfl import Terms, Weights, terms
+from ..objective.pfl import Terms, terms
+from ..objective.weights import Weights
 from ..pool.pool import Pool
 from .constraints import Constraints
 from .control import Control, Progress
+from .describe import Searched, status_of
 from .evidence import standard_error
 from .feasible import check
+from .methods import resolve_method
 from .outcome import Method
+from .point import Point as Point
+from .point import undominated
 from .problem import PFL, Problem
-from .select import estimates_of, feasible_sizes, resolve_method
+from .select import estimates_of, feasible_sizes, search_sizes, weights_of
 from .sizes import Sizes, parse_sizes
-
-
-class Point(msgspec.Struct, frozen=True):
-    """The best federation of one size."""
-
-    k: int
-    loss: float
-    std_error: float | None
-    terms: Terms
-    clients: tuple[str, ...]
-    status: str
-
-
-class Tradeoff(msgspec.Struct, frozen=True):
-    """A federation that no other one beats on both fairness and utility.
-
-    `unfairness` is alpha·direct + beta·proxy bias, `utility` is lam·signal − gamma·redundancy, both with
-    the weights asked for; `share` is the emphasis on fairness (0 none, 1 only) that found it.
-    """
-
-    share: float
-    unfairness: float
-    utility: float
-    terms: Terms
-    clients: tuple[str, ...]
 
 
 class Frontier(msgspec.Struct, frozen=True, kw_only=True):
     """Best federations by size, and the trade-off between fairness and utility at one size."""
 
     points: tuple[Point, ...]
-    pareto: tuple[Tradeoff, ...] = ()
+    pareto: tuple[Point, ...] = ()
     pareto_k: int | None = None
     weights: Weights = Weights()
     estimator: str = ""
@@ -96,57 +76,44 @@ def frontier(
     """
     began = time.perf_counter()
     estimates = estimates_of(pool, estimator)
-    weights = _weights(pool, weights)
+    weights = weights_of(pool, weights)
     count = len(estimates.clients)
     wanted = parse_sizes(sizes if sizes is not None else (min(2, count), min(20, count)), count)
     if pareto_k is not None:
         parse_sizes(pareto_k, count)
-    rules = constraints or Constraints()
-    feasible = feasible_sizes(rules, estimates, wanted)
+    feasible = feasible_sizes(constraints or Constraints(), estimates, wanted)
     problem = Problem.of(estimates, PFL(weights))
-    work = sum(math.comb(len(limits.free), size - len(limits.fixed)) for size, limits in feasible.items())
     with Control(threads=threads, progress=progress) as control:
-
-        def search() -> list[Point]:
-            points = []
-            for size, limits in feasible.items():
-                used = resolve_method(method, problem, work)
-                outcome = used.search(problem, limits, size, seed=seed, control=control)
-                proof = "exact" if outcome.exhaustive else "local" if outcome.local else "found"
-                points.append(
-                    Point(
-                        size,
-                        outcome.loss,
-                        standard_error(estimates, outcome.members, weights),
-                        terms(estimates, np.asarray(outcome.members)),
-                        tuple(estimates.clients[i] for i in outcome.members),
-                        "interrupted" if control.stopped() else proof,
-                    )
-                )
-                if control.stopped():
-                    break
-            return points
-
-        points = control.run(search)
+        found = control.run(lambda: search_sizes(problem, feasible, method, seed, control))
         interrupted = control.interrupted
-    front: tuple[Tradeoff, ...] = ()
-    if pareto_points and not interrupted:
-        if pareto_k is None:
-            pareto_k = min(points, key=lambda point: (point.loss, point.k)).k
-        front = pareto(
-            estimates, pareto_k, weights=weights, points=pareto_points, method=method, constraints=rules,
-            seed=seed, threads=threads, progress=progress,
-        )  # fmt: skip
-    return Frontier(
-        points=tuple(points),
-        pareto=front,
+    points = tuple(
+        # Only the size that was being searched when the search was stopped lacks its proof.
+        _point(estimates, weights, entry, interrupted=interrupted and entry is found[-1])
+        for entry in found
+    )
+    traced = Frontier(
+        points=points,
         pareto_k=pareto_k,
         weights=weights,
         estimator=estimates.estimator,
-        seconds=time.perf_counter() - began,
         seed=seed,
         status="interrupted" if interrupted else "complete",
     )
+    if pareto_points and not interrupted:
+        size = traced.best.k if pareto_k is None else pareto_k
+        front = pareto(
+            estimates,
+            size,
+            weights=weights,
+            points=pareto_points,
+            method=method,
+            constraints=constraints,
+            seed=seed,
+            threads=threads,
+            progress=progress,
+        )
+        traced = msgspec.structs.replace(traced, pareto=front, pareto_k=size)
+    return msgspec.structs.replace(traced, seconds=time.perf_counter() - began)
 
 
 def pareto(
@@ -161,7 +128,7 @@ def pareto(
     seed: int = 0,
     threads: int | None = None,
     progress: Progress | None = None,
-) -> tuple[Tradeoff, ...]:
+) -> tuple[Point, ...]:
     """The fairness–utility front at size `k`, by minimising share·unfairness − (1 − share)·utility.
 
     A weighted sum reaches the convex part of the front. Every federation the searches ranked competes, so
@@ -170,7 +137,7 @@ def pareto(
     if points < 2:
         raise FedwiseError(f"points must be at least 2, got {points}")
     estimates = estimates_of(pool, estimator)
-    weights = _weights(pool, weights)
+    weights = weights_of(pool, weights)
     limits = check(constraints or Constraints(), estimates.clients, estimates.totals, k)
     met: dict[tuple[int, ...], float] = {}
     with Control(threads=threads, progress=progress) as control:
@@ -192,23 +159,39 @@ def pareto(
                     break
 
         control.run(search)
-    found = []
-    for members, share in met.items():
-        parts = terms(estimates, np.asarray(members))
-        unfairness, utility = parts.unfairness(weights), parts.utility(weights)
-        found.append(
-            Tradeoff(share, unfairness, utility, parts, tuple(estimates.clients[i] for i in members))
-        )
-    return undominated(found)
+    parts = {members: terms(estimates, np.asarray(members)) for members in sorted(met)}
+    front = undominated(
+        parts,
+        cost=lambda members: parts[members].unfairness(weights),
+        gain=lambda members: parts[members].utility(weights),
+    )
+    return tuple(_trade(estimates, weights, members, parts[members], met[members]) for members in front)
 
 
-def undominated(found: list[Tradeoff]) -> tuple[Tradeoff, ...]:
-    """Those no other one matches on both counts and beats on one, fairest first."""
-    front: list[Tradeoff] = []
-    for point in sorted(found, key=lambda p: (p.unfairness, -p.utility, p.clients)):
-        if not front or point.utility > front[-1].utility:
-            front.append(point)
-    return tuple(front)
+def _point(estimates: Estimates, weights: Weights, entry: Searched, *, interrupted: bool) -> Point:
+    members = entry.outcome.members
+    return Point(
+        k=entry.size,
+        loss=entry.outcome.loss,
+        std_error=standard_error(estimates, members, weights),
+        terms=terms(estimates, np.asarray(members)),
+        clients=tuple(estimates.clients[i] for i in members),
+        status=status_of(entry.outcome, interrupted=interrupted),
+    )
+
+
+def _trade(
+    estimates: Estimates, weights: Weights, members: tuple[int, ...], parts: Terms, share: float
+) -> Point:
+    return Point(
+        k=len(members),
+        loss=parts.loss(weights),
+        terms=parts,
+        clients=tuple(estimates.clients[i] for i in members),
+        share=share,
+        unfairness=parts.unfairness(weights),
+        utility=parts.utility(weights),
+    )
 
 
 def _tilted(weights: Weights, share: float) -> Weights | None:
@@ -216,9 +199,3 @@ def _tilted(weights: Weights, share: float) -> Weights | None:
     parts = (2 * share * weights.alpha, 2 * share * weights.beta,
              2 * (1 - share) * weights.gamma, 2 * (1 - share) * weights.lam)  # fmt: skip
     return Weights(*parts) if any(parts) else None
-
-
-def _weights(pool: Pool | Estimates, weights: Weights | None) -> Weights:
-    if weights is not None:
-        return weights
-    return pool.plan.weights if isinstance(pool, Pool) else Weights()

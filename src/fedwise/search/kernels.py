@@ -172,6 +172,13 @@ def move(sums: Floats, out: Floats, into: Floats) -> None:
 
 
 @fast
+def shift(sums: Floats, out: Floats, into: Floats, moved: Floats) -> None:
+    """Store the sum after a swap in `moved`, another row than `sums`: in place, `move` is several times faster."""
+    for i in range(sums.size):
+        moved[i] = sums[i] + (into[i] - out[i])
+
+
+@fast
 def resum(rows: Floats, base: Floats, members: Ints, sums: Floats) -> None:
     """Sum afresh: `base` plus the rows of `members`. Stops rounding from piling up over many swaps."""
     sums[:] = base

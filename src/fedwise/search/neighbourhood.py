@@ -10,15 +10,17 @@ import numpy.typing as npt
 from .compiled import strict
 from .constraints import Limits, allowed, usage
 from .control import Control
-from .kernels import Spec, swap_loss
+from .enumeration import keep_best
 from .outcome import KEEP, Found, as_members
 from .problem import PFL, Problem
+from .scoring import Scorer, swap_losses
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-#: Swaps evaluated between two looks at Ctrl-C.
+#: Swaps evaluated between two looks at Ctrl-C, compiled and for an objective in Python.
 _SLICE = 4096
+_PYTHON_SLICE = 512
 #: Up to this many swaps the whole neighbourhood is scanned at every step; beyond, a short list first.
 _SMALL = 20_000
 _SHORT_OUTS, _SHORT_INS = 16, 128
@@ -49,8 +51,22 @@ class Descent:
 
 
 @strict
-def _top_swaps(
-    spec: Spec,
+def feasible_swaps(limits: Limits, used: Floats, counts: Ints, outs: Ints, ins: Ints) -> Ints:
+    """The swaps of `outs` × `ins` that keep every limit: who leaves, who joins. Shape (swaps, 2)."""
+    found = np.empty((outs.size * ins.size, 2), dtype=np.int64)
+    number = 0
+    for b in range(ins.size):
+        for a in range(outs.size):
+            if allowed(limits, used, counts, outs[a], ins[b]):
+                found[number, 0] = outs[a]
+                found[number, 1] = ins[b]
+                number += 1
+    return found[:number]
+
+
+@strict
+def top_swaps(
+    scorer: Scorer,
     rows: Floats,
     limits: Limits,
     used: Floats,
@@ -60,28 +76,14 @@ def _top_swaps(
     ins: Ints,
     keep: int,
 ) -> tuple[Floats, Ints, int]:
-    scratch = np.zeros((2, spec.scratch))
+    """Losses and pairs of the `keep` best feasible swaps among `outs` × `ins`, and how many were evaluated."""
+    tried = feasible_swaps(limits, used, counts, outs, ins)
+    values = np.empty(len(tried))
+    swap_losses(scorer, np.zeros((2, scorer.scratch)), sums, rows, tried, values)
     losses = np.full(keep, np.inf)
     swaps = np.full((keep, 2), -1, dtype=np.int64)
-    evaluations = 0
-    for b in range(ins.size):
-        into = ins[b]
-        for a in range(outs.size):
-            out = outs[a]
-            if not allowed(limits, used, counts, out, into):
-                continue
-            loss = swap_loss(spec, scratch, sums, rows[out], rows[into])
-            evaluations += 1
-            if loss < losses[keep - 1]:
-                at = keep - 1
-                while at > 0 and losses[at - 1] > loss:
-                    losses[at] = losses[at - 1]
-                    swaps[at] = swaps[at - 1]
-                    at -= 1
-                losses[at] = loss
-                swaps[at, 0] = out
-                swaps[at, 1] = into
-    return losses, swaps, evaluations
+    keep_best(values, tried, losses, swaps)
+    return losses, swaps, len(tried)
 
 
 def best_swaps(
@@ -101,19 +103,15 @@ def best_swaps(
         ins = np.setdiff1d(limits.free, members)
     sums = problem.sums(np.sort(members))
     used, counts = usage(limits, members)
-    step = max(1, _SLICE // max(1, len(outs)))
+    size = _SLICE if problem.spec is not None else _PYTHON_SLICE
+    step = max(1, size // max(1, len(outs)))
     chunks = list(range(0, len(ins), step)) if len(outs) else []
 
     def scan(start: int) -> tuple[Floats, Ints, int] | None:
         if control.stopped():
             return None
         chunk = ins[start : start + step]
-        if problem.spec is not None:
-            part: tuple[Floats, Ints, int] = _top_swaps(
-                problem.spec, problem.rows, limits, used, counts, sums, outs, chunk, keep
-            )
-        else:
-            part = _generic_top_swaps(problem, limits, used, counts, sums, outs, chunk, keep)
+        part = problem.run(top_swaps, limits, used, counts, sums, outs, chunk, keep)
         control.report(part[2], float(part[0].min(initial=np.inf)))
         return part
 
@@ -127,31 +125,6 @@ def best_swaps(
     order = order[np.isfinite(losses[order])]
     evaluations = sum(part[2] for part in parts)
     return Swaps(losses[order], swaps[order, 0], swaps[order, 1], evaluations, len(parts) == len(chunks))
-
-
-def _generic_top_swaps(
-    problem: Problem,
-    limits: Limits,
-    used: Floats,
-    counts: Ints,
-    sums: Floats,
-    outs: Ints,
-    ins: Ints,
-    keep: int,
-) -> tuple[Floats, Ints, int]:
-    found: list[tuple[float, int, int]] = []
-    evaluations = 0
-    for out in outs:
-        feasible = np.array([i for i in ins if allowed(limits, used, counts, out, i)], dtype=np.int64)
-        if len(feasible) == 0:
-            continue
-        losses = problem.evaluate(sums - problem.rows[out] + problem.rows[feasible])
-        evaluations += len(feasible)
-        found += [(float(loss), int(out), int(into)) for loss, into in zip(losses, feasible, strict=True)]
-        found = sorted(found)[:keep]
-    losses = np.array([loss for loss, _, _ in found], dtype=np.float64)
-    swaps = np.array([(out, into) for _, out, into in found], dtype=np.int64).reshape(-1, 2)
-    return losses, swaps, evaluations
 
 
 def descend(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,11 @@ from ..errors import FedwiseError
 from ..estimation.estimates import Estimates
 from .kernels import Spec, add_losses, drop_losses, path_losses
 from .pfl import PFL as PFL
+from .scoring import PythonScorer
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+T = TypeVar("T")
 
 
 @runtime_checkable
@@ -87,6 +89,13 @@ class Problem:
         if np.isnan(losses).any():
             raise FedwiseError(f"objective '{self.objective.name}' returned NaN; give such a federation +inf")
         return losses
+
+    def run(self, loop: Callable[..., T], *arguments: object) -> T:
+        """Run a search loop over these rows: compiled where the objective is, else the same loop as Python."""
+        if self.spec is not None:
+            return loop(self.spec, self.rows, *arguments)
+        interpreted: Callable[..., T] = getattr(loop, "py_func", loop)
+        return interpreted(PythonScorer(self.evaluate), self.rows, *arguments)
 
     def joined(self, base: Floats, candidates: Ints) -> Floats:
         """Losses of `base` plus each candidate."""

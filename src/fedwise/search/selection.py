@@ -13,6 +13,7 @@ from ..certificate import Certificate
 from ..errors import FedwiseError
 from ..files import decode, read_bytes, write_new
 from ..objective.pfl import Terms, Weights
+from .point import Point
 
 FORMAT: Literal["fedwise/selection/1"] = "fedwise/selection/1"
 
@@ -49,19 +50,11 @@ class Contribution(msgspec.Struct, frozen=True):
 
 
 class ForecastValue(msgspec.Struct, frozen=True):
-    """A metric of the model this federation would train, forecast from the tables."""
+    """A metric of the model this federation would train, forecast from the tables and added from outside."""
 
     metric: str
     value: float
     std_error: float | None = None
-
-
-class SizeResult(msgspec.Struct, frozen=True):
-    """The best federation of one size, where several were searched."""
-
-    k: int
-    loss: float
-    clients: tuple[str, ...]
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -122,7 +115,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     trace: tuple[tuple[int, float], ...] = ()
     chains: int = 0
     agreed: int = 0
-    sizes: tuple[SizeResult, ...] = ()
+    sizes: tuple[Point, ...] = ()
     forecast: tuple[ForecastValue, ...] = ()
     constraints: dict[str, Any] = {}
     objective: str = "pfl"

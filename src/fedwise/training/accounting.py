@@ -1,29 +1,26 @@
 """Accounting: what the release and the training cost together, from one accountant.
 
 The release is a Gaussian mechanism of parameter mu (`Plan.mu`), which is a Gaussian of noise multiplier
-1/mu on all rows; DP-SGD is a Poisson-subsampled Gaussian at each step. Opacus' PRV accountant (Gopi, Lee,
-Wutschitz 2021) composes both, and its answer is an upper bound within `ERROR` of the true one.
+1/mu on all rows; DP-SGD is a Poisson-subsampled Gaussian at each step. `privacy.subsampled` composes both, for
+the owner's ledger and here alike; tests hold it against Opacus' PRV accountant and dp-accounting.
 """
 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 import msgspec
-from scipy.optimize import brentq
 
-from ..errors import FedwiseError, MissingExtra
+from ..errors import FedwiseError
 from ..files import decode, shorten
-from ..privacy.scales import gaussian_delta
+from ..privacy import subsampled
+from ..privacy.subsampled import Steps
 
 #: (noise multiplier, sampling rate, steps) of each mechanism.
 History = tuple[tuple[float, float, int], ...]
-#: Largest error of a printed ε, as a share of it; the accountant's own default is 0.01 in absolute terms.
-ERROR = 0.004
 
 
 class Cost(msgspec.Struct, frozen=True):
@@ -46,78 +43,14 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 def epsilon(history: Sequence[tuple[float, float, int]], delta: float) -> float:
-    """ε of the composed mechanisms at `delta`, by Opacus' PRV accountant."""
-    done = tuple(entry for entry in history if entry[2] > 0)
-    if not done:
-        return 0.0
-    if any(entry[0] <= 0 for entry in done):
-        return math.inf
-    return _epsilon(tuple((float(s), float(q), int(n)) for s, q, n in done), float(delta))
-
-
-@lru_cache(maxsize=4096)
-def _epsilon(history: History, delta: float) -> float:
-    found = _opacus(history, delta, 0.01)
-    return found if ERROR * found >= 0.01 else _opacus(history, delta, max(ERROR * found, 1e-4))
-
-
-def _opacus(history: History, delta: float, error: float) -> float:
-    try:
-        from opacus.accountants import PRVAccountant
-    except ImportError:
-        raise MissingExtra("privacy accounting of training", "train") from None
-    accountant = PRVAccountant()
-    accountant.history = list(history)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return float(accountant.get_epsilon(delta, eps_error=error))
+    """ε of the composed mechanisms at `delta`: an upper bound within 0.2% of the true one."""
+    return subsampled.epsilon([Steps(*entry) for entry in history], delta)
 
 
 @lru_cache(maxsize=1024)
-def calibrate(target: float, delta: float, rate: float, steps: int) -> float:
-    """Noise multiplier whose ε after `steps` steps at `rate` is at most `target`, and within 1% of it.
-
-    ε falls smoothly with the multiplier, about as a power of it, so secant steps on logarithms find it in a
-    few evaluations; what is returned has been checked against the target.
-    """
-    if not (math.isfinite(target) and target > 0 and 0 < rate <= 1 and steps > 0):
-        raise FedwiseError(f"training epsilon must be a positive number, got {target}")
-    error = min(0.01, max(ERROR * target, 1e-4))
-
-    def excess(sigma: float) -> float:
-        return math.log(_opacus(((sigma, rate, steps),), delta, error) / (target * (1 - ERROR)))
-
-    sigma = _guess(target, delta, rate, steps)
-    before, slope, best = (0.0, 0.0), -1.5, math.inf
-    for _ in range(20):
-        if sigma > 1e5:
-            raise FedwiseError(f"training epsilon {target} needs more noise than can train; raise it")
-        at = excess(sigma)
-        if at <= 0:
-            best = min(best, sigma)
-        if -ERROR <= at <= 0 or best < sigma:
-            break
-        if before[0]:
-            slope = min((at - before[1]) / math.log(sigma / before[0]), -0.2)
-        before = sigma, at
-        # Aim at the middle of the accepted band, and never jump by more than a factor of four.
-        sigma *= math.exp(min(max(-(at + ERROR / 2) / slope, -1.4), 1.4))
-    if math.isinf(best):
-        raise FedwiseError(f"training epsilon {target} cannot be calibrated; choose another")
-    return best
-
-
-def _guess(target: float, delta: float, rate: float, steps: int) -> float:
-    """Multiplier by the central limit of Gaussian differential privacy (Bu, Dong, Long, Su 2020).
-
-    mu = rate · √(steps · (e^(1/σ²) − 1)), or √steps / σ at rate 1: a start, checked later.
-    """
-    if gaussian_delta(1e-6, target) >= delta:
-        raise FedwiseError(f"training epsilon {target} needs more noise than can train; raise it")
-    mu = float(brentq(lambda m: gaussian_delta(m, target) - delta, 1e-6, 1e3))
-    if rate == 1.0:
-        return math.sqrt(steps) / mu
-    return max(0.2, 1.0 / math.sqrt(math.log1p(mu**2 / (rate**2 * steps))))
+def scale_noise(target: float, delta: float, rate: float, steps: int) -> float:
+    """Noise multiplier whose ε after `steps` steps at `rate` is at most `target`, and within 1% of it."""
+    return subsampled.noise_for(target, delta, rate, steps)
 
 
 def compose(

@@ -88,7 +88,7 @@ def private_update(
     Parameters
     ----------
     noise_multiplier
-        Standard deviation of the noise over the clipping norm (see `accounting.calibrate`).
+        Standard deviation of the noise over the clipping norm (see `accounting.scale_noise`).
     clip
         Largest norm of one row's gradient.
     seed

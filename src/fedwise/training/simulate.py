@@ -11,7 +11,7 @@ import msgspec
 
 from ..errors import FedwiseError
 from . import metrics
-from .accounting import History, calibrate
+from .accounting import History, scale_noise
 from .federation import Prepared
 from .local import ClientState, Engine, Instruction, Settings, Update, local_update, log_losses, predict
 from .model import Model, Vector, check_extra
@@ -49,10 +49,12 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     simulated: bool = False
 
     def __post_init__(self) -> None:
-        if self.rounds < 1 or self.evaluate_every < 1 or self.replicates < 0:
+        if self.rounds < 1 or self.evaluate_every < 1:
             raise FedwiseError(
                 f"rounds and evaluate_every must be at least 1, got {self.rounds} and {self.evaluate_every}"
             )
+        if self.replicates < 0:
+            raise FedwiseError(f"replicates must be at least 0, got {self.replicates}; 0 makes no intervals")
         if self.seed < 0:
             raise FedwiseError(f"seed must be at least 0, got {self.seed}")
         make_strategy(self.strategy, **self.strategy_options)
@@ -221,7 +223,7 @@ def _noise(config: Config, sizes: dict[str, int]) -> dict[str, float]:
     out = {}
     for client, rows in sizes.items():
         rate, steps = sampling(rows, config.settings.batch, config.settings.epochs)
-        out[client] = calibrate(config.privacy.epsilon, config.privacy.delta, rate, steps * config.rounds)
+        out[client] = scale_noise(config.privacy.epsilon, config.privacy.delta, rate, steps * config.rounds)
     return out
 
 

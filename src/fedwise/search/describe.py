@@ -1,0 +1,189 @@
+"""Description: a selection made of what a search found, with its evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ..certificate import Certificate, certify
+from ..estimation.estimates import Estimates
+from ..objective.pfl import terms
+from ..objective.weights import Weights
+from ..pool.pool import Pool
+from .constraints import Limits
+from .control import Control
+from .evidence import Evidence, contributions, frequency, nearest_swap, redraw_count, standard_error
+from .outcome import Found, Method, Outcome
+from .point import Point
+from .problem import PFL, Problem
+from .selection import Alternative, Selection, Status
+
+
+class Searched(NamedTuple):
+    """What one search of one size was given and found."""
+
+    size: int
+    limits: Limits
+    method: Method
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class Inquiry:
+    """What a selection is described from, beside the search itself.
+
+    Parameters
+    ----------
+    pool
+        Where the estimates come from; ``None`` where only estimates were given.
+    alternatives
+        Most other federations to report.
+    """
+
+    problem: Problem
+    estimates: Estimates
+    pool: Pool | None
+    weights: Weights
+    evidence: Evidence
+    alternatives: int
+    seed: int
+
+    @property
+    def is_pfl(self) -> bool:
+        """Whether the loss is one whose noise is understood."""
+        return isinstance(self.problem.objective, PFL)
+
+    def describe(self, chosen: Searched, found: list[Searched], control: Control) -> Selection:
+        """The selection of the size `chosen` among all sizes `found`; the caller adds `seconds` and `constraints`."""
+        outcome, names = chosen.outcome, self.estimates.clients
+        members = outcome.members
+        error = standard_error(self.estimates, members, self.weights) if self.is_pfl else None
+        status = status_of(outcome, interrupted=control.interrupted)
+        asked = self.evidence != "none"
+        gap = nearest_swap(self.problem, chosen.limits, outcome, control) if asked else None
+        certificate = self._certificate(outcome, status, gap, error)
+        shares, redraws = self._frequency(chosen, control)
+        others = [entry for entry in outcome.ranked if entry[1] != members][: self.alternatives]
+        return Selection(
+            clients=self._names(members),
+            k=len(members),
+            loss=outcome.loss,
+            terms=terms(self.estimates, np.asarray(members)),
+            std_error=error,
+            method=chosen.method.name,
+            status=status,
+            evaluations=sum(entry.outcome.evaluations for entry in found),
+            seconds=0.0,
+            seed=self.seed,
+            certificate=certificate,
+            chains=outcome.chains,
+            agreed=outcome.agreed,
+            alternatives=tuple(
+                Alternative(self._names(other), loss, loss - outcome.loss) for loss, other in others
+            ),
+            contributions=contributions(self.problem, members, evidence=self.evidence, seed=self.seed)
+            if asked
+            else (),
+            frequency=shares,
+            redraws=redraws,
+            trace=outcome.trace,
+            sizes=tuple(
+                Point(k=entry.size, loss=entry.outcome.loss, clients=self._names(entry.outcome.members))
+                for entry in found
+            )
+            if len(found) > 1
+            else (),
+            objective=self.problem.objective.name,
+            weights=self.weights,
+            estimator=self.estimates.estimator,
+            pool=len(names),
+            plan_digest=self.pool.plan.digest if self.pool is not None else None,
+            flags=(*_flags(self.estimates, self.pool), *_missed(self.problem, members)),
+            alerts=tuple(f"release of '{a.client}': {a.reason}" for a in self.pool.alerts)
+            if self.pool is not None
+            else (),
+        )
+
+    def _names(self, members: tuple[int, ...]) -> tuple[str, ...]:
+        return tuple(self.estimates.clients[i] for i in members)
+
+    def _certificate(
+        self, outcome: Outcome, status: Status, gap: Found | None, error: float | None
+    ) -> Certificate:
+        statement = _statement(outcome, len(outcome.members), status)
+        if self.is_pfl and self.evidence != "none":
+            return certify(
+                self.estimates,
+                outcome.members,
+                self.weights,
+                statement=statement,
+                neighbour=gap,
+                std_error=error,
+                simulated=self.pool is not None and self.pool.simulated,
+                seed=self.seed,
+            )
+        name = self.problem.objective.name
+        why = "were not asked for" if self.is_pfl else f"are not known for the objective '{name}'"
+        return Certificate(
+            statement=statement,
+            noise_statement=f"Bounds on the effect of noise {why}.",
+            gap=gap[0] if gap else None,
+        )
+
+    def _frequency(self, chosen: Searched, control: Control) -> tuple[dict[str, float], int]:
+        """How often each client is chosen when the noise is redrawn, and the number of redraws."""
+        redraws = redraw_count(self.estimates, self.problem, self.evidence) if self.is_pfl else 0
+        if not redraws or control.stopped():
+            return {}, 0
+        return frequency(
+            self.estimates,
+            self.weights,
+            chosen.limits,
+            chosen.outcome,
+            redraws=redraws,
+            seed=self.seed,
+            control=control,
+        )
+
+
+def status_of(outcome: Outcome, *, interrupted: bool) -> Status:
+    """What a search proves."""
+    if interrupted:
+        return "interrupted"
+    return "exact" if outcome.exhaustive else "local" if outcome.local else "found"
+
+
+def _statement(outcome: Outcome, k: int, status: Status) -> str:
+    if status == "interrupted":
+        return "The search was interrupted: nothing is proven about this federation."
+    if outcome.exhaustive:
+        return f"No federation of this size ({k}) has a lower estimated loss: all were evaluated."
+    chains = f"; {outcome.agreed} chains of {outcome.chains} agreed" if outcome.chains else ""
+    if outcome.local:
+        return f"No single swap improves it{chains}."
+    return f"The best federation met{chains}; it may not be a local optimum."
+
+
+def _missed(problem: Problem, members: tuple[int, ...]) -> tuple[str, ...]:
+    """Limits of the objective that the answer does not keep: no federation that was met keeps them."""
+    missed = getattr(problem.objective, "missed", None)
+    if missed is None:
+        return ()
+    return tuple(f"limit not kept: {miss}" for miss in missed(problem.sums(np.asarray(members))))
+
+
+def _flags(estimates: Estimates, pool: Pool | None) -> tuple[str, ...]:
+    flags = []
+    if pool is not None:
+        if not pool.private:
+            flags.append("not private: the releases carry no noise")
+        elif pool.simulated:
+            flags.append("simulated: the noise came from a seeded generator and protects nobody")
+        elif not pool.charged:
+            flags.append("not charged: a release was made without a ledger, so its cost is counted nowhere")
+        flags += [f"flagged release of '{flag.client}': {flag.reason}" for flag in pool.flags]
+    elif len(estimates.sigmas) == 0 or not np.any(estimates.sigmas > 0):
+        flags.append("not private: the estimates carry no noise")
+    return tuple(flags)

@@ -1,0 +1,80 @@
+"""Scoring: losses inside a search loop, of a compiled objective or of one written in Python.
+
+A loop of the search is written once. Compiled, its calls to the functions here become calls to the kernels;
+as plain Python they ask the objective, for a whole batch at a time where there is one. `Problem.run` chooses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from numba.extending import overload
+
+from .kernels import sum_loss, swap_loss
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+class Scorer(Protocol):
+    """What a loop scores with: a `kernels.Spec` when compiled, a `PythonScorer` otherwise."""
+
+    @property
+    def scratch(self) -> int:
+        """Floats of work space: shape (2, scratch)."""
+
+
+class PythonScorer:
+    """Losses by an objective's own `evaluate`."""
+
+    scratch = 0
+
+    def __init__(self, evaluate: Callable[[Floats], Floats]) -> None:
+        self.evaluate = evaluate
+
+
+def swapped(scorer: Any, scratch: Floats, sums: Floats, out: Floats, into: Floats) -> float:
+    """Loss after the client with row `out` leaves the sum and the one with row `into` joins."""
+    return float(scorer.evaluate((sums - out + into)[None, :])[0])
+
+
+def swap_losses(
+    scorer: Any, scratch: Floats, sums: Floats, rows: Floats, swaps: Ints, losses: Floats
+) -> None:
+    """Fill `losses` with the loss after each swap: client ``swaps[i, 0]`` leaves, ``swaps[i, 1]`` joins."""
+    if len(swaps):
+        losses[:] = scorer.evaluate(sums - rows[swaps[:, 0]] + rows[swaps[:, 1]])
+
+
+def sum_losses(scorer: Any, scratch: Floats, sums: Floats, losses: Floats) -> None:
+    """Fill `losses` with the loss of each summed row. Shapes (batch, width) and (batch,)."""
+    losses[:] = scorer.evaluate(sums)
+
+
+@overload(swapped, inline="always")
+def _swapped(scorer: Any, scratch: Any, sums: Any, out: Any, into: Any) -> Any:
+    def compiled(scorer: Any, scratch: Any, sums: Any, out: Any, into: Any) -> float:
+        return swap_loss(scorer, scratch, sums, out, into)
+
+    return compiled
+
+
+@overload(swap_losses, inline="always")
+def _swap_losses(scorer: Any, scratch: Any, sums: Any, rows: Any, swaps: Any, losses: Any) -> Any:
+    def compiled(scorer: Any, scratch: Any, sums: Any, rows: Any, swaps: Any, losses: Any) -> None:
+        for i in range(losses.size):
+            losses[i] = swap_loss(scorer, scratch, sums, rows[swaps[i, 0]], rows[swaps[i, 1]])
+
+    return compiled
+
+
+@overload(sum_losses, inline="always")
+def _sum_losses(scorer: Any, scratch: Any, sums: Any, losses: Any) -> Any:
+    def compiled(scorer: Any, scratch: Any, sums: Any, losses: Any) -> None:
+        for i in range(losses.size):
+            losses[i] = sum_loss(scorer, scratch, sums[i])
+
+    return compiled
