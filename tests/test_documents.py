@@ -1,8 +1,11 @@
-"""Documents: every link leads somewhere, and every file of the repository that they name is there."""
+"""Documents: links, files of the repository and names of the package that they mention exist."""
 
 from __future__ import annotations
 
+import ast
+import importlib
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -41,3 +44,30 @@ def test_links_and_named_files_exist(page: Path) -> None:
 def test_the_check_sees_what_is_missing() -> None:
     text = "[a](docs/none.md) [b](docs/limits.md#none) [c](docs/limits.md#fairness) `src/none.py` `docs/limits.md`"
     assert broken(ROOT / "README.md", text) == ["docs/none.md", "docs/limits.md#none", "src/none.py"]
+
+
+def unknown_names(text: str) -> list[str]:
+    """Names of the package that Python examples use and that do not exist."""
+    out = []
+    for block in re.findall(r"^ *```python\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL):
+        for node in ast.walk(ast.parse(textwrap.dedent(block))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fedwise"):
+                module, names = node.module, [alias.name for alias in node.names]
+            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                module, names = {"fw": "fedwise", "fedwise": "fedwise"}.get(node.value.id), [node.attr]
+            else:
+                continue
+            if module is not None:
+                found = importlib.import_module(module)
+                out += [f"{module}.{name}" for name in names if not hasattr(found, name)]
+    return out
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_examples_parse_and_use_names_that_exist(page: Path) -> None:
+    assert unknown_names(page.read_text(encoding="utf-8")) == []
+
+
+def test_the_check_of_examples_sees_what_is_missing() -> None:
+    text = "```python\nimport fedwise as fw\nfw.nothing(fw.Pool)\nfrom fedwise.pool.pool import Pool, Pond\n```\n"
+    assert unknown_names(text) == ["fedwise.pool.pool.Pond", "fedwise.nothing"]
