@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import fedwise
 from fedwise.objective.information import (
     ONE_RECORD,
     entropy,
@@ -138,3 +141,14 @@ def test_xlogx_and_its_slope() -> None:
     slope = (xlogx(above + 1e-5) - xlogx(above - 1e-5)) / 2e-5
     np.testing.assert_allclose(xlogx_slope(above, floor=ONE_RECORD), slope, rtol=1e-8)
     assert xlogx_slope(np.zeros(1), floor=ONE_RECORD)[0] == pytest.approx(math.log2(math.e))
+
+
+def test_logarithms_of_counts_are_taken_in_two_places() -> None:
+    """Here and in the kernels of the search; `data/network.py` stores probabilities on a scale of log2."""
+    root = Path(fedwise.__file__).parent
+    found = set()
+    for path in root.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and node.attr in ("log2", "xlogy", "rel_entr"):
+                found.add(path.relative_to(root).as_posix())
+    assert found == {"objective/information.py", "search/kernels.py", "data/network.py"}

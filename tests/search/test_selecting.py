@@ -7,6 +7,7 @@ import inspect
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 
 import fedwise as fw
@@ -52,6 +53,29 @@ def test_the_keywords_are_the_fields_of_constraints():
 def test_a_keyword_that_does_not_exist_is_named(estimates):
     with pytest.raises(TypeError, match="no keyword 'inclde'; did you mean 'include'"):
         select(estimates, 3, inclde=["c01"])
+
+
+class WithFirst:
+    """The lowest total of records among federations with the first client; without it, infinite."""
+
+    name = "with-first"
+
+    def rows(self, estimates):
+        first = np.zeros((len(estimates.clients), 1))
+        first[0] = 1.0
+        return np.concatenate([first, estimates.totals[:, None]], axis=1)
+
+    def evaluate(self, sums):
+        return np.where(sums[:, 0] > 0.5, sums[:, 1], np.inf)
+
+
+@pytest.mark.parametrize("method", ["annealing", "exact", "greedy-exchange"])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_search_crosses_federations_of_infinite_loss(estimates, method, seed):
+    """Warnings are errors here: the difference of two infinite losses is never taken."""
+    found = select(estimates, 3, objective=WithFirst(), method=method, seed=seed, evidence="none", threads=1)
+    smallest = sorted(range(1, 9), key=lambda i: estimates.totals[i])[:2]
+    assert found.clients == tuple(estimates.clients[i] for i in sorted([0, *smallest]))
 
 
 def test_select_has_few_parameters():

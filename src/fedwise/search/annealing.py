@@ -194,16 +194,19 @@ class _Chain:
 
 
 def _spread(problem: Problem, members: Ints, order: Ints, slots: int, seed: int, chain: int) -> float:
-    """Mean size of the change a random swap makes."""
+    """Mean size of the change a random swap makes, between finite losses."""
     rng = np.random.default_rng([seed & 0xFFFFFFFFFFFFFFFF, chain, 1])
     loss, sums = problem.loss(members), problem.sums(members)
-    changes = []
+    found = []
     for out in rng.choice(order[:slots], size=min(slots, 4), replace=False):
         ins = rng.choice(order[slots:], size=min(len(order) - slots, _PROBES // 4), replace=False)
-        changes.append(np.abs(problem.joined(sums - problem.rows[out], np.sort(ins)) - loss))
-    finite = np.concatenate(changes)
-    finite = finite[np.isfinite(finite)]
-    return float(finite.mean()) if len(finite) else 1.0
+        found.append(problem.joined(sums - problem.rows[out], np.sort(ins)))
+    losses = np.concatenate(found)
+    losses = losses[np.isfinite(losses)]
+    if len(losses) == 0:
+        return 1.0
+    # A start of infinite loss is compared with the best of its neighbours instead.
+    return float(np.abs(losses - (loss if math.isfinite(loss) else losses.min())).mean())
 
 
 def _trace(ran: list[_Chain], evaluations: int, loss: float) -> tuple[tuple[int, float], ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -194,7 +195,7 @@ def _apply(
     """Apply the best swap, and where `several` also the next ones that still improve. Returns tries."""
     tried = 0
     for at in range(len(swaps.losses)):
-        if swaps.losses[at] >= loss - TOLERANCE * max(1.0, abs(loss)) and tried == 0:
+        if tried == 0 and not _improves(swaps.losses[at], loss):
             break
         if tried and not several:
             break
@@ -207,6 +208,12 @@ def _apply(
         trial = np.sort(np.append(members[members != out], into))
         value = problem.loss(trial)
         tried += 1
-        if value < loss - TOLERANCE * max(1.0, abs(loss)):
+        if _improves(value, loss):
             members, loss = trial, value
     return members, loss, tried
+
+
+def _improves(value: float, loss: float) -> bool:
+    """Whether a loss is lower by more than rounding. Any finite loss is lower than an infinite one."""
+    slack = TOLERANCE * max(1.0, abs(loss)) if math.isfinite(loss) else 0.0
+    return bool(value < loss - slack)
