@@ -133,7 +133,7 @@ MISTAKES: dict[str, tuple[Callable[[Path], None] | None, tuple[object, ...], str
     "missing weights": (
         None,
         ("plan", "schema.toml", "--weights", "w.toml", "-o", "p.json"),
-        "'w.toml' cannot be read",
+        "'w.toml' does not exist",
     ),
     "plan exists": (None, ("plan", "schema.toml", "-o", "plan.json"), "'plan.json' exists"),
     "plan of another schema": (
