@@ -197,7 +197,7 @@ def test_no_seed_is_written_and_none_is_taken(monkeypatch: pytest.MonkeyPatch) -
     assert b"seed" not in text
     assert set(json.loads(text)) == {
         "format", "client", "epsilon", "delta", "private", "simulated", "plan_digest", "schema_digest", "library",
-        "tables", "plan",
+        "tables", "plan", "charged",
     }  # fmt: skip
 
 

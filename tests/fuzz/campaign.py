@@ -38,7 +38,7 @@ _CHANGES = {
 #: Inputs are cut to this; `test_bombs` reads larger ones.
 _LARGEST = 500_000
 #: Largest input that is kept for further mutation.
-_KEEP = 20_000
+_KEEP = 32_768
 
 
 @dataclass

@@ -107,8 +107,9 @@ class Book(NamedTuple):
 
 def create(db: sqlite3.Connection, *, at: str, epsilon: float, delta: float) -> None:
     """Write an empty ledger with its budget into an empty database, inside the caller's transaction."""
-    for statement in _TABLES.values():
-        db.execute(statement)
+    # The seal last, so that its page ends the file: one that was cut short has lost it.
+    for name in ("budget", "charge", "training", "seal"):
+        db.execute(_TABLES[name])
     db.execute(f"PRAGMA application_id = {APPLICATION}")
     db.execute(f"PRAGMA user_version = {VERSION}")
     add_budget(db, at=at, epsilon=epsilon, delta=delta)
