@@ -136,7 +136,7 @@ def write_new(
 
 
 def check_room(path: Path, size: int, *, error: type[FedwiseError] = FedwiseError) -> None:
-    """Write and remove a file of this size beside `path`, or `error`: what follows must not fail for want of room."""
+    """Write and remove a file of this size beside `path`, or raise `error`, so that a full disk is found now."""
     trial = path.with_name(f".{path.name[:40]}.trial")
     write_new(trial, bytes(size), force=True, error=error)
     discard(trial)

@@ -174,7 +174,8 @@ def test_a_largest_epsilon(run: Run, ready: Path) -> None:
     (ready / "open.json").unlink()
     assert snapshot(ready) == before
     (ready / "away.csv").rename(ready / "people.csv")
-    assert run(*RELEASE, "--max-epsilon", "1").code == 0
+    check_refused(run(*RELEASE, "--max-delta", "1e-6"), "delta 1e-06 at most (--max-delta)", code=3)
+    assert run(*RELEASE, "--max-epsilon", "1", "--max-delta", "1e-5").code == 0
 
 
 def test_an_overstated_charge_neither_empties_nor_damages_a_ledger(run: Run, ready: Path) -> None:

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 import fedwise as fw
 from conftest import SMALL
 from fedwise.errors import FedwiseError, LedgerError, ReleaseError
-from fedwise.owner import book
+from fedwise.owner import entries
 from fedwise.owner.policy import Policy
 from fedwise.owner.release import check_client
 from fuzz import campaign
@@ -95,7 +95,7 @@ def test_a_reader_that_lets_an_exception_through_is_found(
 
 
 def test_a_ledger_that_trusts_its_file_is_found(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(book, "read", book._lines)
+    monkeypatch.setattr(entries, "read", entries._lines)
     found = campaign.run("ledger", 200, seed=11, folder=scratch)
     assert any("charges were forgotten" in what for what in found.bugs.values())
 

@@ -212,7 +212,7 @@ class Watch:
         place = Path(os.fsdecode(path)).resolve()
         if place in watch.inputs or watch.vault in place.parents:
             return
-        Watch._now = None  # the copy itself is nobody's business
+        Watch._now = None  # the copy itself is not watched
         try:
             shutil.copyfile(place, watch.vault / f"{len(os.listdir(watch.vault))}-{place.name}")
         finally:

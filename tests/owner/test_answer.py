@@ -83,6 +83,8 @@ def test_rows_may_be_given_by_a_function(ask: Callable[..., Answer]) -> None:
         (1.0, {"max_epsilon": math.nan}, FedwiseError, "max_epsilon must be above 0"),
         (math.inf, {}, ReleaseError, "no privacy"),
         (math.inf, {"max_epsilon": 100.0}, BudgetExceeded, "got inf"),
+        (1.0, {"max_delta": 1e-6}, BudgetExceeded, r"delta 1e-06 at most \(--max-delta\), got 1e-05"),
+        (1.0, {"max_delta": math.nan}, FedwiseError, "max_delta must be above 0"),
         (1.0, {"client": "../ash"}, ReleaseError, "path separators"),
         (1.0, {"client": "漢" * 100}, ReleaseError, "shorter client name"),
         (1.0, {"output": Path(__file__) / "x.json"}, ReleaseError, "cannot be written"),

@@ -187,7 +187,7 @@ def _scores(
         ]
     )
     without = exact[cells] - 1  # every target comes from the data, so its cells hold at least itself
-    # One table a pair whose cells are the trials: the real mechanism sees ordinary exact tables.
+    # A table for each pair, whose cells are the trials: the real mechanism sees ordinary exact tables.
     columns = Layout(
         tuple(str(i) for i in range(layout.tables + 1)),
         (1,) + (trials,) * layout.tables,

@@ -10,7 +10,7 @@ import typer
 from .console import JsonOption, print_json, print_table, stderr
 
 if TYPE_CHECKING:
-    from ..owner.book import Trained
+    from ..owner.entries import Trained
 
 
 def budget(

@@ -21,7 +21,7 @@ app = typer.Typer(
 )
 
 OutputOption = Annotated[
-    Path, typer.Option("-o", "--output", help="Directory to write: one Parquet file a client.")
+    Path, typer.Option("-o", "--output", help="Directory to write: a Parquet file for each client.")
 ]
 FeaturesOption = Annotated[
     str, typer.Option("--features", help="'paper', or 'full' for folktables' own list.")

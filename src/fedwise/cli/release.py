@@ -38,6 +38,9 @@ def release(
         float | None,
         typer.Option("--max-epsilon", help="Refuse a plan that asks for a larger epsilon. [no limit]"),
     ] = None,
+    max_delta: Annotated[
+        float | None, typer.Option("--max-delta", help="Refuse a plan whose delta is larger.")
+    ] = None,
     no_privacy: Annotated[
         bool,
         typer.Option("--no-privacy", help="Consent to a plan of infinite epsilon: exact tables, NO privacy."),
@@ -83,7 +86,7 @@ def release(
         raise LedgerError(
             f"data with a budget (ledger '{where}') must not be released {kind}; use public data"
         )
-    check(asked, client=client, max_epsilon=max_epsilon, no_privacy=no_privacy)
+    check(asked, client=client, max_epsilon=max_epsilon, max_delta=max_delta, no_privacy=no_privacy)
     if charged:
         made = _charged(asked, data, client, where, budget=budget, output=target, force=force)
     else:
@@ -150,7 +153,7 @@ def _show(made: Answer, target: Path) -> None:
     if made.ledger is not None:
         balance = made.ledger.balance()
         console.print(
-            f"  ledger {made.ledger.path}: spent epsilon {balance.spent:.4g} of {balance.epsilon:g}, "
+            f"  {'new ledger' if made.ledger.created else 'ledger'} {made.ledger.path}: spent epsilon {balance.spent:.4g} of {balance.epsilon:g}, "
             f"{balance.remaining:.4g} left (delta {balance.delta:g})",
             markup=False,
         )

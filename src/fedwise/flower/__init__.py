@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .inprocess import InProcessGrid as InProcessGrid
     from .secagg import SecAgg as SecAgg
     from .secagg import secagg_mod as secagg_mod
+    from .secagg import secagg_mod_for as secagg_mod_for
     from .server_app import Absence as Absence
     from .server_app import Federation as Federation
     from .server_app import select_federation as select_federation
@@ -41,6 +42,7 @@ _HOME = {
     "release_app": ".client_app",
     "release_mod": ".client_app",
     "secagg_mod": ".secagg",
+    "secagg_mod_for": ".secagg",
     "select_federation": ".server_app",
     "train_app": ".training",
 }

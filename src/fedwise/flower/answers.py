@@ -93,7 +93,7 @@ def _read(node: int, reply: Message | None, plan: Plan) -> Release | Absence:
 
 
 def _drop_doubles(releases: dict[int, Release]) -> list[Absence]:
-    """One node a client, one client a set of noisy counts.
+    """Keep one node for each client, and one client for each set of noisy counts.
 
     The same release from two nodes is one client that came back under a new node id: the later id stays.
     Two different releases of one name, or one set of counts under two names, cannot be told apart from

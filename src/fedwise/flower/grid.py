@@ -185,6 +185,6 @@ class FederationGrid(GridView):
         for message in found:
             if message.metadata.dst_node_id not in self.names:
                 raise FedwiseError(
-                    "message must go to a chosen node; clients outside the federation are left in peace"
+                    "message must go to a chosen node; clients outside the federation get no messages"
                 )
         return found

@@ -11,7 +11,7 @@ import msgspec
 from ..errors import FedwiseError, LedgerError
 from ..files import decode, discard, read_bytes
 from ..privacy.subsampled import Steps, noise_for
-from .book import Trained
+from .entries import Trained
 from .ledger import Ledger
 from .policy import Policy
 

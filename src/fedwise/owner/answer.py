@@ -37,6 +37,7 @@ def answer(
     ledger: Callable[[], Ledger],
     archive: Archive,
     max_epsilon: float | None = None,
+    max_delta: float | None = None,
     output: Path | None = None,
     force: bool = False,
 ) -> Answer:
@@ -56,8 +57,8 @@ def answer(
     archive
         Where the ledger's releases are kept. An answer kept there is given again as it is, even if the rows
         changed since.
-    max_epsilon
-        The largest ε the owner accepts of one plan.
+    max_epsilon, max_delta
+        The largest ε and δ the owner accepts of one plan.
     output, force
         A file to write the release to, and whether it may replace another.
 
@@ -70,7 +71,7 @@ def answer(
     BudgetExceeded
         The plan asks for more than the owner accepts, or the ledger has left. Nothing is charged.
     """
-    check(plan, client=client, max_epsilon=max_epsilon)
+    check(plan, client=client, max_epsilon=max_epsilon, max_delta=max_delta)
     if output is not None:
         refuse_existing(output, force=force, error=ReleaseError)
     kept = archive.find(plan, client)
@@ -86,7 +87,14 @@ def answer(
     return Answer(made, repeated, opened)
 
 
-def check(plan: Plan, *, client: str, max_epsilon: float | None = None, no_privacy: bool = False) -> None:
+def check(
+    plan: Plan,
+    *,
+    client: str,
+    max_epsilon: float | None = None,
+    max_delta: float | None = None,
+    no_privacy: bool = False,
+) -> None:
     """Refuse a plan without looking at any rows.
 
     Raises
@@ -95,7 +103,7 @@ def check(plan: Plan, *, client: str, max_epsilon: float | None = None, no_priva
         The plan is damaged or dishonest, the client's name cannot be used, or the plan has no privacy and
         `no_privacy` does not consent to that.
     BudgetExceeded
-        The plan's ε is above `max_epsilon`.
+        The plan's ε is above `max_epsilon`, or its δ above `max_delta`.
     """
     plan.verify()
     check_client(client)
@@ -106,6 +114,14 @@ def check(plan: Plan, *, client: str, max_epsilon: float | None = None, no_priva
             raise BudgetExceeded(
                 f"plan must ask for epsilon {max_epsilon:g} at most (--max-epsilon), got {plan.epsilon:g}; "
                 "ask for a plan with a smaller epsilon"
+            )
+    if max_delta is not None:
+        if not max_delta > 0:
+            raise FedwiseError(f"max_delta must be above 0, got {max_delta:g}; leave it out for no limit")
+        if plan.delta > max_delta:
+            raise BudgetExceeded(
+                f"plan must ask for delta {max_delta:g} at most (--max-delta), got {plan.delta:g}; "
+                "ask for a plan with a smaller delta"
             )
     check_consent(plan, no_privacy=no_privacy)
 

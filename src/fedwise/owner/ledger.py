@@ -13,44 +13,21 @@ import os
 import sqlite3
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
-import msgspec
-
 from ..errors import BudgetExceeded, LedgerError
 from ..files import MAX_BYTES, discard, linked, shorten
-from ..privacy.scales import check_promise, gaussian_epsilon, gaussian_mu
+from ..privacy.scales import check_promise, gaussian_mu
 from ..privacy.subsampled import Steps
-from ..privacy.subsampled import epsilon as compose_epsilon
-from . import book as lines
-from .book import APPLICATION, VERSION, WITHOUT_TRAINING, Book, Charge, Damaged, Kind, Trained
+from . import entries as lines
+from .balance import Balance, balance, cost, private_steps, squares
+from .entries import APPLICATION, VERSION, WITHOUT_TRAINING, Charge, Damaged, Entries, Kind, Trained
 
 _BUSY_SECONDS = 60.0
-
-
-class Balance(msgspec.Struct, frozen=True):
-    """What the owner allows, what is spent, what is left: all as ε at the owner's δ.
-
-    `spent` is the joint ε of releases and private training, `releases` and `training` what each costs alone;
-    `remaining` is what one more release may cost. `open_rounds` and `evaluations` left without noise: no ε
-    covers them.
-    """
-
-    epsilon: float
-    delta: float
-    spent: float
-    remaining: float
-    charges: int
-    releases: float = 0.0
-    training: float = 0.0
-    rounds: int = 0
-    open_rounds: int = 0
-    evaluations: int = 0
 
 
 class Ledger:
@@ -98,8 +75,8 @@ class Ledger:
     def balance(self) -> Balance:
         """What is allowed, spent and left."""
         with self._transaction() as db:
-            book = self._read(db)
-        return _balance(*book.budget, book)
+            entries = self._read(db)
+        return balance(*entries.budget, entries)
 
     def history(self) -> list[Charge]:
         """All charges, oldest first."""
@@ -131,16 +108,20 @@ class Ledger:
                 "charge must have a finite mu above 0; a plan without privacy cannot be charged"
             )
         with self._transaction() as db:
-            book = self._read(db)
-            total, at_delta = book.budget
-            after = book._replace(charges=[*book.charges, Charge(0, "", client, plan, mu, epsilon, delta)])
-            needed = _cost(after, at_delta)
+            entries = self._read(db)
+            total, at_delta = entries.budget
+            after = entries._replace(
+                charges=[*entries.charges, Charge(0, "", client, plan, mu, epsilon, delta)]
+            )
+            needed = cost(after, at_delta)
             # Also compared as μ², where the sum is exact; 1e-9 forgives the rounding of the conversion.
-            rounding = not _steps(book) and _squares(after) <= gaussian_mu(total, at_delta) ** 2 * (1 + 1e-9)
+            rounding = not private_steps(entries) and squares(after) <= gaussian_mu(total, at_delta) ** 2 * (
+                1 + 1e-9
+            )
             if needed > total and not rounding:
-                self._refuse("release", f"epsilon {epsilon:.4g} at delta {delta:g}", needed, book)
+                self._refuse("release", f"epsilon {epsilon:.4g} at delta {delta:g}", needed, entries)
             lines.add_charge(db, at=_now(), client=client, plan=plan, spent=(mu, epsilon, delta))
-            return _balance(total, at_delta, after)
+            return balance(total, at_delta, after)
 
     def charge_round(
         self, steps: Steps, *, client: str, promise: str, limit: int, epsilon: float, delta: float
@@ -164,8 +145,8 @@ class Ledger:
             All rounds are used, other terms are in force, or the total would pass the budget.
         """
         with self._transaction() as db:
-            book = self._read(db)
-            done = [line for line in book.training if line.kind == "private round"]
+            entries = self._read(db)
+            done = [line for line in entries.training if line.kind == "private round"]
             if any(line.promise != promise for line in done):
                 raise BudgetExceeded(
                     "training began under another promise or with other settings; two promises add up, so this "
@@ -176,14 +157,14 @@ class Ledger:
                     f"training promise covers {limit} rounds and all are used; one more would break it"
                 )
             line = Trained(0, _now(), client, "private round", promise, *steps)
-            after = book._replace(training=[*book.training, line])
-            total, at_delta = book.budget
-            needed = _cost(after, at_delta)
+            after = entries._replace(training=[*entries.training, line])
+            total, at_delta = entries.budget
+            needed = cost(after, at_delta)
             if needed > total:
                 asked = f"one round of a training at epsilon {epsilon:.4g}, delta {delta:g}"
-                self._refuse("round", asked, needed, book)
+                self._refuse("round", asked, needed, entries)
             lines.add_training(db, line)
-            return _balance(total, at_delta, after)
+            return balance(total, at_delta, after)
 
     def count_open(self, kind: Kind, *, client: str, limit: int | None = None) -> None:
         """Record an answer that carries no noise before it is made; no ε covers it, but its number is limited.
@@ -199,9 +180,9 @@ class Ledger:
                 raise BudgetExceeded(f"policy allows {limit} times '{kind}' in all, and these are used")
             lines.add_training(db, Trained(0, _now(), client, kind, "", 0.0, 0.0, 0))
 
-    def _refuse(self, what: str, asked: str, needed: float, book: Book) -> NoReturn:
-        total, at_delta = book.budget
-        before = _balance(total, at_delta, book)
+    def _refuse(self, what: str, asked: str, needed: float, entries: Entries) -> NoReturn:
+        total, at_delta = entries.budget
+        before = balance(total, at_delta, entries)
         raise BudgetExceeded(
             f"ledger '{self.path}' refuses this {what}.\n"
             f"  Requested:  {asked} (total would be {needed:.4g})\n"
@@ -211,18 +192,18 @@ class Ledger:
         )
 
     def set_budget(self, epsilon: float, delta: float | None = None) -> Balance:
-        """Change the total budget on purpose; the change is kept in the book."""
+        """Change the total budget on purpose; the change is recorded too."""
         with self._transaction() as db:
-            book = self._read(db)
-            new_delta = book.budget[1] if delta is None else delta
+            entries = self._read(db)
+            new_delta = entries.budget[1] if delta is None else delta
             check_promise(epsilon, new_delta)
             if math.isinf(epsilon):
                 raise LedgerError("ledger epsilon must be finite; an infinite budget protects nobody")
             lines.add_budget(db, at=_now(), epsilon=epsilon, delta=new_delta)
-        return _balance(epsilon, new_delta, book)
+        return balance(epsilon, new_delta, entries)
 
-    def _read(self, db: sqlite3.Connection) -> Book:
-        """The whole book, or `LedgerError` where it is another's or of another time."""
+    def _read(self, db: sqlite3.Connection) -> Entries:
+        """Everything in the file, or `LedgerError` where it is not a ledger or has another format."""
         application = db.execute("PRAGMA application_id").fetchone()[0]
         version = db.execute("PRAGMA user_version").fetchone()[0]
         if application != APPLICATION:
@@ -360,69 +341,6 @@ def _place(temporary: str, path: Path) -> None:
             os.fsync(folder)
         finally:
             os.close(folder)
-
-
-def _squares(book: Book) -> float:
-    return math.fsum(mu * mu for mu, _, _ in book.spent)
-
-
-def _steps(book: Book) -> list[Steps]:
-    """What DP-SGD did; answers without noise are counted, not composed."""
-    return [Steps(t.noise, t.rate, t.steps) for t in book.training if t.kind == "private round"]
-
-
-def _cost(book: Book, delta: float) -> float:
-    """ε at `delta` of all charges together.
-
-    One release alone also costs no more than it promises: its μ must cover it at every δ, and may
-    therefore say a little more than its ε does at its own.
-    """
-    spent, steps = book.spent, _steps(book)
-    if steps:
-        return compose_epsilon(steps, delta, mu=math.sqrt(_squares(book)))
-    if not spent:
-        return 0.0
-    together = gaussian_epsilon(math.sqrt(_squares(book)), delta)
-    if len(spent) == 1 and spent[0][2] <= delta:
-        return min(together, spent[0][1])
-    return together
-
-
-def _remaining(book: Book, epsilon: float, delta: float) -> float:
-    """ε of the largest release that still fits."""
-    steps, used = _steps(book), _squares(book)
-    if not steps and not book.charges:
-        return epsilon
-    whole = gaussian_mu(epsilon, delta) ** 2
-    if not steps:
-        # Below the rounding of the conversions nothing is left: a fresh ledger of ε spent in one release.
-        left = whole - used
-        return gaussian_epsilon(math.sqrt(left), delta) if left > 1e-9 * whole else 0.0
-    low, high = 0.0, max(whole - used, 0.0)
-    if compose_epsilon(steps, delta, mu=math.sqrt(used)) > epsilon:
-        return 0.0
-    for _ in range(12):
-        middle = (low + high) / 2
-        fits = compose_epsilon(steps, delta, mu=math.sqrt(used + middle)) <= epsilon
-        low, high = (middle, high) if fits else (low, middle)
-    return gaussian_epsilon(math.sqrt(low), delta) if low > 1e-9 * whole else 0.0
-
-
-def _balance(epsilon: float, delta: float, book: Book) -> Balance:
-    kinds = Counter(line.kind for line in book.training)
-    steps = _steps(book)
-    return Balance(
-        epsilon=epsilon,
-        delta=delta,
-        spent=_cost(book, delta),
-        remaining=_remaining(book, epsilon, delta),
-        charges=len(book.charges),
-        releases=_cost(book._replace(training=[]), delta),
-        training=compose_epsilon(steps, delta) if steps else 0.0,
-        rounds=kinds["private round"],
-        open_rounds=kinds["open round"],
-        evaluations=kinds["evaluation"],
-    )
 
 
 def _now() -> str:

@@ -21,7 +21,7 @@ NoisyCounts = NewType("NoisyCounts", npt.NDArray[np.int64])
 
 
 def add_noise(tables: Tables, sigmas: npt.NDArray[np.float64]) -> NoisyCounts:
-    """Add discrete Gaussian noise, one scale a table, from the operating system's entropy."""
+    """Add discrete Gaussian noise, with the scale of each table, from the operating system's entropy."""
     layout = tables.layout
     noisy = np.empty(layout.cells, dtype=np.int64)
     for j, sigma in enumerate(sigmas):

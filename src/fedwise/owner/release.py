@@ -105,7 +105,7 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         return found
 
     def encode(self) -> bytes:
-        """The release as JSON that a person can read: one table a line."""
+        """The release as JSON that a person can read, with each table on a line of its own."""
         tables = b",\n    ".join(msgspec.json.encode(table) for table in self.tables)
         hollow = {name: getattr(self, name) for name in self.__struct_fields__} | {"tables": ()}
         if self.charged:

@@ -11,7 +11,7 @@ import pytest
 import fedwise as fw
 from conftest import make_people
 from fedwise.errors import BudgetExceeded, LedgerError
-from fedwise.owner.book import Book, Charge
+from fedwise.owner.entries import Charge, Entries
 
 VIEW = "ALTER TABLE charge RENAME TO old; CREATE VIEW charge AS SELECT * FROM old WHERE 0;"
 ENDLESS = (
@@ -116,16 +116,16 @@ def test_an_untouched_book_goes_on(ledger: fw.Ledger) -> None:
 
 def test_the_digest_covers_every_field() -> None:
     line = Charge(1, "now", "c", "p", 0.1, 0.4, 1e-5)
-    book = Book([(1, "now", 1.0, 1e-5)], [line], [])
+    book = Entries([(1, "now", 1.0, 1e-5)], [line], [])
     others = [
-        Book([(2, "now", 1.0, 1e-5)], [line], []),
-        Book([(1, "then", 1.0, 1e-5)], [line], []),
-        Book([(1, "now", 1.0000000000000002, 1e-5)], [line], []),
-        Book([(1, "now", 1.0, 1.1e-5)], [line], []),
-        Book([(1, "now", 1.0, 1e-5)], [], []),
-        Book([(1, "now", 1.0, 1e-5)], [line, line], []),
+        Entries([(2, "now", 1.0, 1e-5)], [line], []),
+        Entries([(1, "then", 1.0, 1e-5)], [line], []),
+        Entries([(1, "now", 1.0000000000000002, 1e-5)], [line], []),
+        Entries([(1, "now", 1.0, 1.1e-5)], [line], []),
+        Entries([(1, "now", 1.0, 1e-5)], [], []),
+        Entries([(1, "now", 1.0, 1e-5)], [line, line], []),
         *(
-            Book(book.budgets, [Charge(*changed)], [])
+            Entries(book.budgets, [Charge(*changed)], [])
             for changed in [
                 (2, "now", "c", "p", 0.1, 0.4, 1e-5),
                 (1, "new", "c", "p", 0.1, 0.4, 1e-5),

@@ -1,6 +1,6 @@
-"""Book: the lines of a ledger file, and the proof that none is missing or changed.
+"""Entries: the lines of a ledger file, and the proof that none is missing or changed.
 
-A damaged book must not pass for a shorter one. Its tables must be the ones made here, word for word (a view
+A damaged ledger must not pass for a shorter one. Its tables must be the ones made here, word for word (a view
 or a trigger could swallow charges), and a seal, a digest over every line, must fit. The seal is no secret:
 it finds damage and careless edits, not an owner who cheats with care.
 """
@@ -48,11 +48,11 @@ _Trained = tuple[int, str, str, Kind, str, float, float, int]
 
 
 class Damaged(Exception):
-    """The file is no book, or not a whole one."""
+    """The file is no ledger, or not a whole one."""
 
 
 class Charge(msgspec.Struct, frozen=True):
-    """One line of the book."""
+    """One release, as it was charged."""
 
     id: int
     at: str
@@ -80,7 +80,7 @@ class Trained(msgspec.Struct, frozen=True):
     steps: int
 
 
-class Book(NamedTuple):
+class Entries(NamedTuple):
     """Everything that is written in a ledger, oldest first."""
 
     budgets: list[_Limit]
@@ -115,15 +115,15 @@ def create(db: sqlite3.Connection, *, at: str, epsilon: float, delta: float) -> 
     add_budget(db, at=at, epsilon=epsilon, delta=delta)
 
 
-def read(db: sqlite3.Connection) -> Book:
+def read(db: sqlite3.Connection) -> Entries:
     """The whole ledger, or `Damaged`. Nothing is read from tables that are not the ones made here."""
     found = db.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name LIMIT 10").fetchall()
     if found != [("table", name, text) for name, text in _tables(db).items()]:
         raise Damaged
-    book = _lines(db)
-    if db.execute("SELECT id, digest FROM seal").fetchall() != [(1, book.digest)]:
+    entries = _lines(db)
+    if db.execute("SELECT id, digest FROM seal").fetchall() != [(1, entries.digest)]:
         raise Damaged
-    return book
+    return entries
 
 
 def add_budget(db: sqlite3.Connection, *, at: str, epsilon: float, delta: float) -> None:
@@ -173,7 +173,7 @@ def _tables(db: sqlite3.Connection) -> dict[str, str]:
     return _TABLES
 
 
-def _lines(db: sqlite3.Connection) -> Book:
+def _lines(db: sqlite3.Connection) -> Entries:
     """Every line. SQLite does not enforce types, so they are checked here, and that the numbers make sense."""
     budgets = db.execute("SELECT id, at, epsilon, delta FROM budget ORDER BY id").fetchall()
     lines = db.execute("SELECT id, at, client, plan, mu, epsilon, delta FROM charge ORDER BY id").fetchall()
@@ -183,22 +183,24 @@ def _lines(db: sqlite3.Connection) -> Book:
             "SELECT id, at, client, kind, promise, noise, rate, steps FROM training ORDER BY id"
         ).fetchall()
     try:
-        book = Book(
+        entries = Entries(
             msgspec.convert(budgets, list[_Limit]),
             [Charge(*line) for line in msgspec.convert(lines, list[_Line])],
             [Trained(*line) for line in msgspec.convert(trained, list[_Trained])],
         )
-        for _, _, epsilon, delta in book.budgets:
+        for _, _, epsilon, delta in entries.budgets:
             check_promise(epsilon, delta)
     except (msgspec.ValidationError, FedwiseError):
         raise Damaged from None
-    if not book.budgets or math.isinf(book.budget[0]):
+    if not entries.budgets or math.isinf(entries.budget[0]):
         raise Damaged
-    if not all(0 < c.mu <= _MOST_MU and 0 < c.epsilon < math.inf and 0 < c.delta < 1 for c in book.charges):
+    if not all(
+        0 < c.mu <= _MOST_MU and 0 < c.epsilon < math.inf and 0 < c.delta < 1 for c in entries.charges
+    ):
         raise Damaged
-    if not all(_possible(line) for line in book.training):
+    if not all(_possible(line) for line in entries.training):
         raise Damaged
-    return book
+    return entries
 
 
 def _possible(line: Trained) -> bool:
