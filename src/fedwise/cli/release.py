@@ -152,9 +152,10 @@ def _show(made: Answer, target: Path) -> None:
     console.print(f"  {release.plan.promise}", markup=False)
     if made.ledger is not None:
         balance = made.ledger.balance()
+        title = f"{'new ledger' if made.ledger.created else 'ledger'} {made.ledger.path}"
         console.print(
-            f"  {'new ledger' if made.ledger.created else 'ledger'} {made.ledger.path}: spent epsilon {balance.spent:.4g} of {balance.epsilon:g}, "
-            f"{balance.remaining:.4g} left (delta {balance.delta:g})",
+            f"  {title}: spent epsilon {balance.spent:.4g} of {balance.epsilon:g}, {balance.remaining:.4g} left "
+            f"(delta {balance.delta:g})",
             markup=False,
         )
     if release.label != "private":

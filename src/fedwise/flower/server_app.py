@@ -147,24 +147,12 @@ def select_federation(
     wanted = max(expected or 0, least)
     replies, asked = _ask(grid, plan, timeout=timeout, grace=grace, expected=wanted, enough=least, poll=poll)
     releases, absent = sort_answers(asked, replies, plan, accept_flagged=accept_flagged)
-    for absence in absent:
-        _LOG.warning("fedwise: not in the pool: %s", absence)
     if save is not None:
         for found in releases.values():
             found.save(Path(save) / f"{found.client}{SUFFIX}", force=True)
-    if len(releases) < max(least, 1):
-        lines = "".join(f"\n  {absence}" for absence in absent) or "\n  no other node was connected"
-        raise PoolError(
-            f"federation needs at least {max(least, 1)} releases, got {len(releases)} from {len(asked)} nodes; "
-            f"not in the pool:{lines}"
-        )
-    _LOG.info("fedwise: %d releases from %d nodes", len(releases), len(asked))
-    ordered = sorted(releases.items(), key=lambda item: item[1].client)
-    pool = Pool.of([found for _, found in ordered], accept_flagged=accept_flagged)
-    if pool.simulated or not pool.private:
-        _LOG.warning(
-            "fedwise: the releases are %s: no privacy", "simulated" if pool.private else "not private"
-        )
+    ordered, pool = _pool(
+        releases, absent, asked=len(asked), least=max(least, 1), accept_flagged=accept_flagged
+    )
     if select is None:
         from ..search.select import select as default_select
 
@@ -181,6 +169,26 @@ def select_federation(
         absent=tuple(absent),
         releases=tuple(found for _, found in ordered),
     )
+
+
+def _pool(
+    releases: dict[int, Release], absent: list[Absence], *, asked: int, least: int, accept_flagged: bool
+) -> tuple[list[tuple[int, Release]], Pool]:
+    """The releases in the order of their clients, and their pool; who is missing is logged, or the reason to stop."""
+    for absence in absent:
+        _LOG.warning("fedwise: not in the pool: %s", absence)
+    if len(releases) < least:
+        lines = "".join(f"\n  {absence}" for absence in absent) or "\n  no other node was connected"
+        raise PoolError(
+            f"federation needs at least {least} releases, got {len(releases)} from {asked} nodes; "
+            f"not in the pool:{lines}"
+        )
+    _LOG.info("fedwise: %d releases from %d nodes", len(releases), asked)
+    ordered = sorted(releases.items(), key=lambda item: item[1].client)
+    pool = Pool.of([found for _, found in ordered], accept_flagged=accept_flagged)
+    if pool.label != "private":
+        _LOG.warning("fedwise: the releases are %s", pool.label)
+    return ordered, pool
 
 
 def _ask(
