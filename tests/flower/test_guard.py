@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import json
+import re
 import subprocess
 import sys
 
@@ -32,6 +32,7 @@ from fedwise.owner.policy import Refusal
 from fedwise.training.encoding import Encoder
 from fedwise.training.local import Settings
 from fedwise.training.model import Model
+from fedwise.training.private import private_update
 from flower.kit import make_node
 
 TYPES = ("train", "train.extra", "evaluate", "evaluate.extra", f"query.{LOSS_ACTION}", "query.extra")
@@ -179,6 +180,32 @@ def test_fedwises_own_training_is_charged_and_limited(tmp_path, small_schema, mo
     assert balance.spent <= balance.epsilon == 5.0
 
 
+@pytest.mark.parametrize("told", [[40, 400], [400, 40], [65, 64], [63, 200], [1000, 1]], ids=str)
+def test_what_is_done_is_what_was_charged_whatever_a_release_tells_since(
+    tmp_path, small_schema, model, monkeypatch, told
+):
+    """A first release may tell fewer records than a batch holds, a later one more, or the other way round."""
+    seen = []
+
+    def spy(*args, **options):
+        seen.append(private_update(*args, **options))
+        return seen[-1]
+
+    monkeypatch.setattr("fedwise.flower.training.private_update", spy)
+    app = train_app(schema=small_schema, model=model, settings=Settings(batch=64), weight="equal")
+    for population in told:
+        home = tmp_path / "ash"
+        if home.exists():
+            text = (home / "policy.toml").read_text()
+            changed = re.sub(r"train_population = \d+", f"train_population = {population}", text)
+            (home / "policy.toml").write_text(changed)
+        else:
+            node = make_node(tmp_path, "ash", train_population=population, **PRIVATE)
+        assert not send(InProcessGrid(app, [node]), "train", content(model)).has_error()
+    for line, update in zip(fw.Ledger(tmp_path / "ash/budget.db").training(), seen, strict=True):
+        assert update.privacy == pytest.approx((line.noise, line.rate, line.steps))
+
+
 def test_the_charge_stands_before_rows_are_read_or_noise_is_drawn(tmp_path, small_schema, model, monkeypatch):
     """A node that dies anywhere in a round has recorded it; one that cannot read its rows has too."""
     node = make_node(tmp_path, "ash", train_population=400, **PRIVATE)
@@ -295,75 +322,57 @@ def test_secure_aggregation_is_the_guards_own(tmp_path, small_schema, model, mod
     assert (balance.rounds, balance.open_rounds) == ((2, 0) if "train_epsilon" in terms else (0, 2))
 
 
+#: Where a node is killed (before or after a step of the round), and the rounds its ledger must then hold.
 POINTS = {
-    "before the policy is read": ("fedwise.flower.guard.find_policy", True),
-    "before the charge": ("fedwise.owner.ledger.lines.add_training", True),
-    "inside the transaction": ("fedwise.owner.ledger.lines.add_training", False),
-    "before rows are read": ("fedwise.flower.training.find_data", True),
-    "before noise is drawn": ("fedwise.training.private.rounded_gaussian", True),
-    "after noise is drawn": ("fedwise.training.private.rounded_gaussian", False),
-    "before the reply is written": ("fedwise.flower.training.write_update", True),
-    "after the reply is written": ("fedwise.flower.training.write_update", False),
+    "never": ("", True, 1),
+    "before the charge": ("fedwise.owner.ledger.lines.add_training", True, 0),
+    "inside the transaction": ("fedwise.owner.ledger.lines.add_training", False, 0),
+    "before rows are read": ("fedwise.flower.training.find_data", True, 1),
+    "after noise is drawn": ("fedwise.training.private.rounded_gaussian", False, 1),
+    "after the reply is written": ("fedwise.flower.training.write_update", False, 1),
 }
-#: A process that forks a node for each job, so that the imports are paid once and no thread is forked with them.
-NODES = """
-import json, os, pkgutil, sys
+#: A node in a process of its own that answers one training message, or dies on the way.
+NODE = """
+import os, pkgutil, sys
 from fedwise import Schema
 from fedwise.flower import InProcessGrid, train_app
 from fedwise.flower.training import write_vector
 from fedwise.training.encoding import Encoder
 from fedwise.training.model import Model
 from flwr.app import ConfigRecord, Message, RecordDict
-import fedwise.owner.answer, fedwise.training.private, polars, opendp.prelude
-
-def node(policy, place, before):
-    if place:
-        module, name = place.rsplit(".", 1)
-        home, real = pkgutil.resolve_name(module), pkgutil.resolve_name(place)
-        def dying(*args, **options):
-            if not before:
-                real(*args, **options)
-            os._exit(9)
-        setattr(home, name, dying)
-    schema = Schema.load(policy.replace("policy.toml", "schema.toml"))
-    model = Model.named("8", Encoder(schema).width)
-    grid = InProcessGrid(train_app(schema=schema, model=model, weight="equal"), [{"policy": policy}])
-    content = RecordDict({"arrays": write_vector(model, model.initial(0)), "config": ConfigRecord()})
-    (reply,) = grid.send_and_receive([Message(content, 1001, "train")])
-    os._exit(1 if reply.has_error() else 0)
-
-for line in sys.stdin:
-    job = json.loads(line)
-    child = os.fork()
-    if child == 0:
-        try:
-            node(*job)
-        finally:
-            os._exit(2)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+policy, place, before = sys.argv[1], sys.argv[2], sys.argv[3] == "True"
+if place:
+    module, name = place.rsplit(".", 1)
+    home, real = pkgutil.resolve_name(module), pkgutil.resolve_name(place)
+    def dying(*args, **options):
+        if not before:
+            real(*args, **options)
+        os._exit(9)
+    setattr(home, name, dying)
+schema = Schema.load(policy.replace("policy.toml", "schema.toml"))
+model = Model.named("8", Encoder(schema).width)
+grid = InProcessGrid(train_app(schema=schema, model=model, weight="equal"), [{"policy": policy}])
+content = RecordDict({"arrays": write_vector(model, model.initial(0)), "config": ConfigRecord()})
+(reply,) = grid.send_and_receive([Message(content, 1001, "train")])
+os._exit(1 if reply.has_error() else 0)
 """
 
 
 def test_a_kill_at_any_point_of_a_round_leaves_the_ledger_at_or_above_what_left(tmp_path):
-    """An answered round, one that is killed, an answered one; this test is the coordinator and knows what left."""
+    """This test is the coordinator, and knows what left: one update where nobody was killed, else none."""
     terms = {"train_epsilon": 4.0, "train_rounds": 9, "train_population": 400}
     homes = {point: make_node(tmp_path / str(i), "ash", **terms)["policy"] for i, point in enumerate(POINTS)}
-    jobs = [
-        job
-        for point, (place, before) in POINTS.items()
-        for job in ([homes[point], "", True], [homes[point], place, before], [homes[point], "", True])
-    ]
-    done = subprocess.run(
-        [sys.executable, "-c", NODES],
-        input="".join(json.dumps(job) + "\n" for job in jobs),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=True,
-    )
-    codes = [int(word) for word in done.stdout.split()]
-    assert codes == [0, 9, 0] * len(POINTS), done.stderr
-    for point, policy in homes.items():
-        charged = fw.Ledger(policy.replace("policy.toml", "budget.db")).balance().rounds
-        free = point in ("before the policy is read", "before the charge", "inside the transaction")
-        assert charged == (2 if free else 3), point
+    nodes = {
+        point: subprocess.Popen([sys.executable, "-c", NODE, homes[point], place, str(before)])
+        for point, (place, before, _) in POINTS.items()
+    }
+    try:
+        codes = {point: node.wait(timeout=240) for point, node in nodes.items()}
+    finally:
+        for node in nodes.values():
+            node.kill()
+    assert codes == {point: 0 if point == "never" else 9 for point in POINTS}
+    for point, (_, _, rounds) in POINTS.items():
+        book = fw.Ledger(homes[point].replace("policy.toml", "budget.db"))
+        left = 1 if point == "never" else 0
+        assert book.balance().rounds == rounds >= left, point

@@ -183,6 +183,15 @@ def test_a_lost_ledger_stops_the_owner(tmp_path: Path) -> None:
     assert fw.Ledger(tmp_path / "budget.db", 1.0, 1e-5).created
 
 
+def test_a_lost_ledger_of_training_alone_is_noticed_too(tmp_path: Path) -> None:
+    Allowance(policy(tmp_path)).begin(batch=64, epochs=1, population=1000)
+    for file in tmp_path.glob("budget.db*"):
+        if file.is_file():
+            file.unlink()
+    with pytest.raises(LedgerError, match="restore the ledger from a backup"):
+        Allowance(policy(tmp_path)).begin(batch=64, epochs=1, population=1000)
+
+
 def test_a_new_ledger_is_announced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     terms = policy(tmp_path)
     terms.open_ledger()
@@ -220,7 +229,7 @@ def test_the_command_shows_both(ledger: fw.Ledger) -> None:
 KILLED = """
 import os, sys
 from pathlib import Path
-from fedwise.owner import allowance, book, ledger
+from fedwise.owner import allowance, ledger
 from fedwise.owner.policy import Policy
 home, point = Path(sys.argv[1]), sys.argv[2]
 policy = Policy(

@@ -17,6 +17,7 @@ from ..errors import BudgetExceeded, FedwiseError
 from ..owner.allowance import Allowance
 from ..owner.archive import Archive
 from ..owner.policy import Declined, Policy, Refusal
+from ..privacy.subsampled import Steps
 from ..schema.schema import Schema
 from ..training.checks import check_parameters, check_request
 from ..training.encoding import Encoder
@@ -145,9 +146,9 @@ class _Trainer:
         except BudgetExceeded as cause:
             _LOG.warning("fedwise: %s", cause)
             raise Declined(Refusal.BUDGET) from None
-        if steps.rate < 1:
-            population = round(asked.batch / steps.rate)  # as it was when training began
-        return private_update(
+        # As it was when training began, whatever a release tells since: what is done must be what was charged.
+        population = round(asked.batch / steps.rate) if steps.rate < 1 else min(population, asked.batch)
+        update = private_update(
             self.model,
             parameters,
             self.encoder.encode(find_data(self.data, policy, context)),
@@ -160,6 +161,8 @@ class _Trainer:
             seed=policy.simulated_seed,
             population=population,
         )
+        _check_charged(update, steps)
+        return update
 
     def loss(self, message: Message, context: Context) -> Message:
         """Mean log loss of the received parameters on the training rows. Exact: no noise protects it."""
@@ -238,6 +241,13 @@ class _Trainer:
             if saved is not None:
                 return records(saved)
         return None
+
+
+def _check_charged(update: Update, charged: Steps) -> None:
+    """Keep back an update that cost more than the ledger knows. It cannot happen; if it does, nothing leaves."""
+    noise, rate, number = update.privacy or (0.0, 1.0, 1)
+    if noise < charged.noise or rate > charged.rate * (1 + 1e-12) or number > charged.number:
+        raise FedwiseError("private training did more than was charged; the update stays on the node")
 
 
 def read_vector(model: Model, message: Message) -> Vector:

@@ -163,6 +163,7 @@ class Ledger:
             if needed > total:
                 asked = f"one round of a training at epsilon {epsilon:.4g}, delta {delta:g}"
                 self._refuse("round", asked, needed, entries)
+            self._leave_trace()
             lines.add_training(db, line)
             return balance(total, at_delta, after)
 
@@ -178,7 +179,21 @@ class Ledger:
             done = sum(line.kind == kind for line in self._read(db).training)
             if limit is not None and done >= limit:
                 raise BudgetExceeded(f"policy allows {limit} times '{kind}' in all, and these are used")
+            self._leave_trace()
             lines.add_training(db, Trained(0, _now(), client, kind, "", 0.0, 0.0, 0))
+
+    def _leave_trace(self) -> None:
+        """A file beside the ledger that says that there was training, by which a lost ledger is noticed."""
+        folder = self.path.with_name(self.path.name + ".releases")
+        trace = folder / "trained.json"
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            with suppress(FileExistsError):
+                os.close(os.open(trace, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        except OSError as cause:
+            raise LedgerError(
+                f"'{trace}' cannot be written ({cause.strerror}); check the permissions"
+            ) from None
 
     def _refuse(self, what: str, asked: str, needed: float, entries: Entries) -> NoReturn:
         total, at_delta = entries.budget
@@ -324,7 +339,7 @@ def refuse_lost(path: Path) -> None:
     kept = path.with_name(path.name + ".releases")
     if not path.exists() and kept.is_dir() and any(file.suffix == ".json" for file in kept.iterdir()):
         raise LedgerError(
-            f"ledger '{path}' is missing but '{kept}' holds releases charged to it; restore the ledger from a "
+            f"ledger '{path}' is missing but '{kept}' holds what was charged to it; restore the ledger from a "
             "backup, or, if the budget may really start anew, move that folder away on purpose"
         )
 
