@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 import subprocess
 import sys
 
+import msgspec
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
@@ -376,3 +378,56 @@ def test_a_kill_at_any_point_of_a_round_leaves_the_ledger_at_or_above_what_left(
         book = fw.Ledger(homes[point].replace("policy.toml", "budget.db"))
         left = 1 if point == "never" else 0
         assert book.balance().rounds == rounds >= left, point
+
+
+def test_guard_and_handler_act_on_one_reading_of_the_policy(tmp_path, small_schema, model):
+    """An app that names a strict policy for releases and a loose one for training gets the strict one."""
+    strict = make_node(tmp_path / "strict", "ash", train_population=400, **PRIVATE)["policy"]
+    loose = make_node(tmp_path / "loose", "ash")["policy"]
+    app = release_app(policy=strict)
+    train_app(app, schema=small_schema, policy=loose, model=model, weight="equal")
+    reply = send(InProcessGrid(app, [{}]), "train", content(model))
+    assert "loss" not in reply.content["metrics"]
+    assert fw.Ledger(tmp_path / "strict/ash/budget.db").balance().rounds == 1
+    assert not (tmp_path / "loose/ash/budget.db").exists()
+
+
+def test_mods_around_private_training_add_nothing_and_answer_nothing(tmp_path, small_schema, model):
+    def adding(message, context, call_next):
+        reply = call_next(message, context)
+        reply.content["exact"] = MetricRecord({"rows": 437})
+        return reply
+
+    def answering(message, context, call_next):
+        return reader(message, context)
+
+    for i, (mod, fails) in enumerate([(adding, False), (answering, True)]):
+        app = ClientApp(mods=[mod])
+        train_app(app, schema=small_schema, model=model, weight="equal")
+        node = make_node(tmp_path / str(i), "ash", train_population=400, **PRIVATE)
+        reply = send(InProcessGrid(app, [node]), "train", content(model))
+        assert reply.has_error() is fails
+        if fails:
+            assert reply.error.reason == Refusal.HANDLER.sentence
+
+
+def test_a_handler_of_another_under_the_name_of_the_release_is_refused(tmp_path, small_schema, model):
+    app = ClientApp()
+    app.query(wire.ACTION)(reader)
+    train_app(app, schema=small_schema, model=model, weight="equal")
+    reply = send(InProcessGrid(app, [make_node(tmp_path, "ash", **PRIVATE)]), wire.MESSAGE_TYPE)
+    assert reply.error.reason == Refusal.MESSAGE.sentence
+
+
+@pytest.mark.parametrize("terms", [{}, PRIVATE], ids=["open", "private"])
+@pytest.mark.parametrize("field", ['"epochs":100000000', '"batch":-1', '"lr":1e308'])
+def test_settings_without_bound_are_refused_under_every_policy(tmp_path, small_schema, model, terms, field):
+    asked = json.loads(msgspec.json.encode(Settings()))
+    asked |= json.loads("{" + field + "}")
+    config = ConfigRecord(
+        {"fedwise.settings": json.dumps({"settings": asked, "attribute": 0, "report": False})}
+    )
+    app = train_app(schema=small_schema, model=model, weight="equal")
+    grid = InProcessGrid(app, [make_node(tmp_path, "ash", train_population=400, **terms)])
+    reply = send(grid, "train", RecordDict({**content(model), "config": config}))
+    assert reply.error.reason == Refusal.PARAMETERS.sentence

@@ -152,6 +152,8 @@ def test_rounds_that_0_1_0_counted_elsewhere_are_taken_over(tmp_path: Path) -> N
     old = {"promise": {"epsilon": 4.0, "delta": 1e-5, "rounds": 3, "rows": 1234, "batch": 64, "epochs": 1, "clip": 1.0},
            "noise": 1.5, "used": 2}  # fmt: skip
     (kept / "training.json").write_text(json.dumps(old))
+    for _ in range(4):
+        made.count_open("evaluation", client="c")  # which are no private rounds
     steps = Allowance(terms).begin(batch=64, epochs=1, population=999)
     assert (steps.noise, made.balance().rounds) == (1.5, 3)
     assert not (kept / "training.json").exists()

@@ -53,7 +53,7 @@ def release_app(app: ClientApp | None = None, *, data: Any = None, policy: Any =
     """
     app = ClientApp() if app is None else app
     app.query(wire.ACTION)(Releaser(data, policy))
-    guard(app, policy=policy)
+    guard(app, policy=policy).releases = True
     return app
 
 

@@ -25,6 +25,11 @@ FAILED = Refusal.FAILED.sentence
 #: Set while a message is handled that the guard of its app let pass: in the clear, or inside a masked sum.
 _ADMITTED: ContextVar[Literal["no", "open", "masked"]] = ContextVar("fedwise_admitted", default="no")
 
+#: The policy that the message at hand was admitted under: the one reading of it that handlers may act on.
+_POLICY: ContextVar[Policy | None] = ContextVar("fedwise_policy", default=None)
+#: Replies of fedwise's DP-SGD to the message at hand. Under `train_epsilon` nothing else leaves.
+_PRIVATE: ContextVar[list[Message] | None] = ContextVar("fedwise_private", default=None)
+
 Handler = Callable[[Message, Context], Message]
 
 
@@ -46,31 +51,47 @@ class Guard:
     policy
         Where the app says the policy is; the node's own configuration goes first.
     private
-        Types of messages that fedwise's DP-SGD answers. Flower refuses a second handler for a type, so nobody
-        else can answer these.
+        Types of messages that fedwise's DP-SGD answers. Flower refuses a second handler for a type; what mods
+        around it make of the reply does not leave.
+    releases
+        Whether fedwise answers plans in this app; only then may a message ask for a release.
     """
 
     def __init__(self, policy: Any = None) -> None:
         self.policy = policy
         self.private: set[str] = set()
+        self.releases = False
 
     def __call__(self, message: Message, context: Context, call_next: Handler) -> Message:
         """The app's answer, or a refusal."""
         kind = message.metadata.message_type
         asked = classify(kind)
+        if asked is Asked.RELEASE and not self.releases:
+            asked = Asked.OTHER  # somebody else's handler under our name
         masked = asked in (Asked.TRAINING, Asked.METRICS) and is_masked(message)
 
         def admitted(inner: Message, inner_context: Context) -> Message:
-            if asked is not Asked.RELEASE:  # a plan is checked, and declined, by the handler that reads it
+            if policy is not None:
                 admit(policy, asked, name=kind, private=kind in self.private, masked=masked)
-            token = _ADMITTED.set("masked" if masked else "open")
+            replies: list[Message] = []
+            tokens = (
+                _ADMITTED.set("masked" if masked else "open"), _POLICY.set(policy), _PRIVATE.set(replies)
+            )  # fmt: skip
             try:
-                return call_next(inner, inner_context)
+                answer = call_next(inner, inner_context)
             finally:
-                _ADMITTED.reset(token)
+                _ADMITTED.reset(tokens[0])
+                _POLICY.reset(tokens[1])
+                _PRIVATE.reset(tokens[2])
+            if asked is Asked.TRAINING and policy is not None and policy.train_epsilon is not None:
+                if not replies:
+                    raise Declined(Refusal.HANDLER)  # a mod answered in its place
+                return replies[-1]
+            return answer
 
+        policy: Policy | None = None
         try:
-            if asked is Asked.RELEASE:
+            if asked is Asked.RELEASE:  # a plan is checked, and declined, by the handler that reads it
                 return admitted(message, context)
             policy = find_policy(self.policy, context)
             if not masked:
@@ -116,6 +137,21 @@ def guard_mod(message: Message, context: Context, call_next: Handler) -> Message
 def is_masked(message: Message) -> bool:
     """Whether a message belongs to secure aggregation."""
     return message.has_content() and RECORD in message.content.config_records
+
+
+def admitted_policy() -> Policy:
+    """The policy the guard admitted the message at hand under. Raises `Declined` where no guard did."""
+    found = _POLICY.get()
+    if found is None:
+        raise Declined(Refusal.POLICY)
+    return found
+
+
+def hand_over(reply: Message) -> None:
+    """Give the guard a reply of DP-SGD, past whatever mods stand between."""
+    replies = _PRIVATE.get()
+    if replies is not None:
+        replies.append(reply)
 
 
 def masked_already() -> bool:

@@ -19,7 +19,7 @@ from ..owner.archive import Archive
 from ..owner.policy import Declined, Policy, Refusal
 from ..privacy.subsampled import Steps
 from ..schema.schema import Schema
-from ..training.checks import check_parameters, check_request
+from ..training.checks import check_parameters, check_request, check_settings
 from ..training.encoding import Encoder
 from ..training.local import (
     ClientState,
@@ -34,7 +34,7 @@ from ..training.local import (
 from ..training.model import Model, Vector
 from ..training.private import private_update
 from .client_app import STATE, find_data, records
-from .guard import LOSS_ACTION, find_policy, guard
+from .guard import LOSS_ACTION, admitted_policy, guard, hand_over
 
 #: Keys of the records that travel beside Flower's own ``arrays``, ``config`` and ``metrics``.
 SETTINGS, CONTROL, CELLS, REPORT = "fedwise.settings", "fedwise.control", "fedwise.cells", "fedwise.report"
@@ -103,7 +103,7 @@ class _Trainer:
     def train(self, message: Message, context: Context) -> Message:
         """One local update: private where the policy promises it."""
         config = _config(message)
-        policy = find_policy(self.policy, context)
+        policy = admitted_policy()
         parameters, instruction = self._request(message, private=policy.train_epsilon is not None)
         number = int(config.get("server-round", 1))
         memory = _recall(context)
@@ -123,7 +123,10 @@ class _Trainer:
         if update.state:
             context.state[_MEMORY] = _arrays(update.state)
         weight = self._weight(policy, update.rows, context)
-        return Message(write_update(self.model, update, weight), reply_to=message)
+        reply = Message(write_update(self.model, update, weight), reply_to=message)
+        if policy.train_epsilon is not None:
+            hand_over(reply)
+        return reply
 
     def _private(
         self,
@@ -148,6 +151,8 @@ class _Trainer:
             raise Declined(Refusal.BUDGET) from None
         # As it was when training began, whatever a release tells since: what is done must be what was charged.
         population = round(asked.batch / steps.rate) if steps.rate < 1 else min(population, asked.batch)
+        if asked.batch / population > steps.rate:
+            population += 1  # a rate that was rounded up when rounds of 0.1.0 were taken over
         update = private_update(
             self.model,
             parameters,
@@ -166,7 +171,7 @@ class _Trainer:
 
     def loss(self, message: Message, context: Context) -> Message:
         """Mean log loss of the received parameters on the training rows. Exact: no noise protects it."""
-        policy = find_policy(self.policy, context)
+        policy = admitted_policy()
         parameters = self._parameters(message)
         rows = self.encoder.encode(find_data(self.data, policy, context))
         value = float(log_losses(predict(self.model, parameters, rows), rows.y).mean())
@@ -174,7 +179,7 @@ class _Trainer:
 
     def evaluate(self, message: Message, context: Context) -> Message:
         """Loss and accuracy of the received parameters."""
-        policy = find_policy(self.policy, context)
+        policy = admitted_policy()
         parameters = self._parameters(message)
         found = self.test(context) if self.test is not None else find_data(self.data, policy, context)
         rows = self.encoder.encode(found)
@@ -191,6 +196,7 @@ class _Trainer:
         parameters = self._parameters(message)
         try:
             instruction = read_instruction(message, self.settings)
+            check_settings(instruction)
             if private:
                 check_request(self.model, parameters, instruction)
         except Exception:

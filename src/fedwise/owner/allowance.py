@@ -15,6 +15,9 @@ from .entries import Trained
 from .ledger import Ledger
 from .policy import Policy
 
+#: Most steps of one round: a node must come to an end.
+MOST_STEPS = 100_000
+
 
 class Promise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the noise was chosen for: (ε, δ) over `rounds` rounds of `epochs` passes in batches of `batch`."""
@@ -88,15 +91,15 @@ class Allowance:
 
 def _steps(promise: Promise, population: float) -> Steps:
     rate, steps = sampling(max(1.0, population), promise.batch, promise.epochs)
+    if steps > MOST_STEPS:
+        raise FedwiseError(
+            f"training must take at most {MOST_STEPS} steps in a round; ask for a larger batch"
+        )
     return Steps(noise_for(promise.epsilon, promise.delta, rate, steps * promise.rounds), rate, steps)
 
 
 def _recorded(line: Trained) -> Steps:
     return Steps(line.noise, line.rate, line.steps)
-
-
-class _Rows(msgspec.Struct, frozen=True):
-    rows: int
 
 
 class _Old(msgspec.Struct, frozen=True):
@@ -120,7 +123,8 @@ def _take_over(ledger: Ledger, client: str, promise: Promise, text: str) -> None
     # Two digits, rounded up: the ledger must not keep the exact number of rows that the rate would tell.
     digits = 10.0 ** (math.floor(math.log10(rate)) - 1)
     rate = min(1.0, math.ceil(rate / digits) * digits)
-    for _ in range(len(ledger.training()), old.used):
+    done = sum(line.kind == "private round" for line in ledger.training())
+    for _ in range(done, old.used):
         ledger.charge_round(
             Steps(old.noise, rate, steps),
             client=client,

@@ -60,6 +60,15 @@ def check_instruction(model: Model, instruction: Instruction) -> None:
             "this strategy asks for exact sums by group, which DP-SGD does not cover; "
             "use fedavg, fedprox, scaffold or fedadam"
         )
+    check_settings(instruction)
+    if instruction.control is not None:
+        check_parameters(model, instruction.control, what="control variate")
+
+
+def check_settings(instruction: Instruction) -> None:
+    """Refuse settings without a sensible bound: a node must come to an end."""
+    if instruction.attribute < 0:
+        raise FedwiseError(f"attribute must be at least 0, got {instruction.attribute}")
     settings = instruction.settings
     for name, value, largest in (
         ("lr", settings.lr, LARGEST_LR),
@@ -69,11 +78,7 @@ def check_instruction(model: Model, instruction: Instruction) -> None:
     ):
         least = 0 if name == "mu" else 1 if name in ("epochs", "batch") else math.ulp(0.0)
         if not least <= value <= largest:
-            raise FedwiseError(
-                f"{name} must be at most {largest:g} and positive for private training, got {value}"
-            )
-    if instruction.control is not None:
-        check_parameters(model, instruction.control, what="control variate")
+            raise FedwiseError(f"{name} must be at most {largest:g} and positive, got {value}")
 
 
 def check_module(model: Model) -> None:
