@@ -151,7 +151,7 @@ def test_a_lost_ledger_stops_everything(
         if file.is_file():
             file.unlink()
     for plan in (fw.plan(small_schema), fw.plan(small_schema, 0.5)):
-        with pytest.raises(LedgerError, match="holds releases charged to it"):
+        with pytest.raises(LedgerError, match="holds what was charged to it"):
             ask(plan, output=tmp_path / "out.json")
     assert files(tmp_path) == [
         "budget.db.releases",
