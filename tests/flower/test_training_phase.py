@@ -230,11 +230,11 @@ def quick_noise(monkeypatch):
     """The accountant has tests of its own; here only what it is asked matters."""
     calls = []
 
-    def noise_for(*asked):
+    def scale_noise(*asked):
         calls.append(asked)
         return 2.0
 
-    monkeypatch.setattr("fedwise.owner.allowance.noise_for", noise_for)
+    monkeypatch.setattr("fedwise.owner.allowance.scale_noise", scale_noise)
     return calls
 
 

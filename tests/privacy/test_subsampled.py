@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 from fedwise.errors import PlanError
 from fedwise.privacy.scales import gaussian_delta, gaussian_epsilon
-from fedwise.privacy.subsampled import STEP, Steps, compose, epsilon, noise_for
+from fedwise.privacy.subsampled import STEP, Steps, compose, epsilon, scale_noise
 
 #: noise, rate, steps, μ of a release beside them
 GRID = [
@@ -90,14 +90,14 @@ def test_more_noise_fewer_steps_and_smaller_batches_cost_less() -> None:
 @pytest.mark.parametrize("target", [0.1, 0.5, 1.0, 4.0, 20.0])
 @pytest.mark.parametrize(("rate", "number"), [(0.004, 12500), (0.2, 10), (1.0, 50)])
 def test_noise_for_is_the_inverse(target: float, rate: float, number: int) -> None:
-    noise = noise_for(target, 1e-5, rate, number)
+    noise = scale_noise(target, 1e-5, rate, number)
     assert 0.98 * target <= epsilon([Steps(noise, rate, number)], 1e-5) <= target
 
 
 @pytest.mark.parametrize("target", [math.nan, math.inf, 0.0, -1.0])
 def test_promises_nobody_can_keep(target: float) -> None:
     with pytest.raises(PlanError, match="training epsilon"):
-        noise_for(target, 1e-5, 0.1, 100)
+        scale_noise(target, 1e-5, 0.1, 100)
 
 
 def test_no_noise_is_no_promise_and_nothing_costs_nothing() -> None:

@@ -11,7 +11,8 @@ from dp_accounting import pld
 from opacus.accountants import PRVAccountant
 
 from fedwise.errors import DataError, FedwiseError
-from fedwise.training.accounting import compose, epsilon, scale_noise
+from fedwise.privacy.subsampled import epsilon, scale_noise
+from fedwise.training.accounting import compose
 from fedwise.training.encoding import Rows
 from fedwise.training.federation import Prepared
 from fedwise.training.local import Instruction, Settings

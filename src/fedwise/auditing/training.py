@@ -31,13 +31,13 @@ from scipy.stats import binom, norm
 
 from ..errors import FedwiseError
 from ..privacy.scales import gaussian_epsilon
-from ..training.accounting import epsilon as accounted
-from ..training.accounting import scale_noise
+from ..privacy.subsampled import epsilon as accounted
+from ..privacy.subsampled import sampling, scale_noise
 from ..training.checks import LARGEST_LR, LARGEST_PARAMETER
 from ..training.encoding import Rows
 from ..training.local import Instruction, Settings, Update
 from ..training.model import Model
-from ..training.private import Privacy, private_update, sampling
+from ..training.private import Privacy, private_update
 from .audit import auc, clopper_pearson, epsilon_lower_bound
 
 Floats = npt.NDArray[np.float64]

@@ -18,6 +18,7 @@ from flwr.serverapp import Grid
 
 from ..errors import CheckFailed, FedwiseError
 from .grid import GridView
+from .guard import LOSS_ACTION
 from .quantisation import Total
 from .secagg_client import secagg_mod, secagg_mod_for
 from .secagg_server import Round, Stopped
@@ -26,8 +27,6 @@ from .secagg_wire import Setup, content_digest
 __all__ = ["SecAgg", "SecAggHalted", "secagg_mod", "secagg_mod_for"]
 
 _LOG = logging.getLogger("flwr")
-#: As in `training`, which would load torch.
-_LOSS = "query.fedwise_loss"
 _STAGES = ("exchange of keys", "sharing of keys", "collection of masked updates", "removal of masks")
 
 
@@ -100,7 +99,7 @@ class SecAgg(GridView):
         asked = list(messages)
         kinds = {message.metadata.message_type for message in asked}
         if not any(kind.split(".")[0] in ("train", "evaluate") for kind in kinds):
-            if _LOSS in kinds:
+            if f"query.{LOSS_ACTION}" in kinds:
                 raise FedwiseError(
                     "clients under secure aggregation tell no loss of their own; use a sampler that asks for none"
                 )

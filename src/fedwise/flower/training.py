@@ -1,4 +1,4 @@
-"""Training on a node: Flower handlers over `fedwise.train`, the same code the simulation runs."""
+"""Training on a node: Flower handlers over `fedwise.training`, the same code the simulation runs."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def train_app(
     app = ClientApp() if app is None else app
     encoder = Encoder(schema)
     network = Model.named(model, encoder.width) if isinstance(model, str) else model
-    trainer = _Trainer(encoder, network, data, policy, settings or Settings(), weight, test)
+    trainer = _Trainer(encoder, network, data, settings or Settings(), weight, test)
     app.train()(trainer.train)
     app.evaluate()(trainer.evaluate)
     app.query(LOSS_ACTION)(trainer.loss)
@@ -92,13 +92,12 @@ class _Trainer:
         encoder: Encoder,
         model: Model,
         data: Any,
-        policy: Any,
         settings: Settings,
         weight: Weight,
         test: Callable[[Context], Any] | None,
     ) -> None:
         self.encoder, self.model, self.settings, self.weight = encoder, model, settings, weight
-        self.data, self.policy, self.test = data, policy, test
+        self.data, self.test = data, test
 
     def train(self, message: Message, context: Context) -> Message:
         """One local update: private where the policy promises it."""

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 
 import msgspec
 
 from ..errors import FedwiseError, LedgerError
 from ..files import decode, discard, read_bytes
-from ..privacy.subsampled import Steps, noise_for
+from ..privacy.subsampled import Steps, sampling, scale_noise
 from .entries import Trained
-from .ledger import Ledger
+from .ledger import Ledger, kept_folder
 from .policy import Policy
 
 #: Most steps of one round: a node must come to an end.
@@ -28,11 +27,6 @@ class Promise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     batch: int
     epochs: int
     clip: float
-
-
-def sampling(population: float, batch: int, epochs: int) -> tuple[float, int]:
-    """Share of the rows in a step, and steps of one round: an epoch is ⌈population / batch⌉ steps."""
-    return min(1.0, batch / population), epochs * math.ceil(population / batch)
 
 
 @dataclass(frozen=True)
@@ -95,7 +89,7 @@ def _steps(promise: Promise, population: float) -> Steps:
         raise FedwiseError(
             f"training must take at most {MOST_STEPS} steps in a round; ask for a larger batch"
         )
-    return Steps(noise_for(promise.epsilon, promise.delta, rate, steps * promise.rounds), rate, steps)
+    return Steps(scale_noise(promise.epsilon, promise.delta, rate, steps * promise.rounds), rate, steps)
 
 
 def _recorded(line: Trained) -> Steps:
@@ -112,7 +106,7 @@ class _Old(msgspec.Struct, frozen=True):
 
 def _take_over(ledger: Ledger, client: str, promise: Promise, text: str) -> None:
     """Charge rounds that 0.1.0 counted in a file of its own, then remove that file."""
-    path = _old_record(ledger.path)
+    path = kept_folder(ledger.path) / "training.json"
     if not path.exists():
         return
     data = read_bytes(path, what="training record", error=LedgerError)
@@ -134,7 +128,3 @@ def _take_over(ledger: Ledger, client: str, promise: Promise, text: str) -> None
             delta=promise.delta,
         )
     discard(path)
-
-
-def _old_record(ledger: Path) -> Path:
-    return ledger.with_name(ledger.name + ".releases") / "training.json"

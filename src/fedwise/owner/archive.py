@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ..errors import LedgerError, ReleaseError
 from ..planning import Plan
+from .ledger import kept_folder
 from .release import SUFFIX, Release
 
 _WAIT_SECONDS = 600.0
@@ -30,7 +31,7 @@ class Archive:
 
     def __init__(self, ledger: Path) -> None:
         self.ledger = ledger
-        self.directory = ledger.with_name(ledger.name + ".releases")
+        self.directory = kept_folder(ledger)
 
     def path(self, plan: Plan, client: str) -> Path:
         """Where the answer of `client` to `plan` is kept."""

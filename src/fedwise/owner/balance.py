@@ -34,6 +34,7 @@ class Balance(msgspec.Struct, frozen=True):
 
 
 def squares(entries: Entries) -> float:
+    """Σ μ² of all releases."""
     return math.fsum(mu * mu for mu, _, _ in entries.spent)
 
 
@@ -80,6 +81,7 @@ def _remaining(entries: Entries, epsilon: float, delta: float) -> float:
 
 
 def balance(epsilon: float, delta: float, entries: Entries) -> Balance:
+    """The balance of a budget (ε, δ) after `entries`."""
     kinds = Counter(line.kind for line in entries.training)
     steps = private_steps(entries)
     return Balance(

@@ -184,7 +184,7 @@ class Ledger:
 
     def _leave_trace(self) -> None:
         """A file beside the ledger that says that there was training, by which a lost ledger is noticed."""
-        folder = self.path.with_name(self.path.name + ".releases")
+        folder = kept_folder(self.path)
         trace = folder / "trained.json"
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
@@ -328,6 +328,11 @@ class Ledger:
                 raise
 
 
+def kept_folder(ledger: Path) -> Path:
+    """Where the releases charged to a ledger are kept, and the trace of its training."""
+    return ledger.with_name(ledger.name + ".releases")
+
+
 def refuse_lost(path: Path) -> None:
     """Stop where kept releases are still here but the ledger they were charged to is gone.
 
@@ -336,7 +341,7 @@ def refuse_lost(path: Path) -> None:
     LedgerError
         A new ledger would forget that they were paid for.
     """
-    kept = path.with_name(path.name + ".releases")
+    kept = kept_folder(path)
     if not path.exists() and kept.is_dir() and any(file.suffix == ".json" for file in kept.iterdir()):
         raise LedgerError(
             f"ledger '{path}' is missing but '{kept}' holds what was charged to it; restore the ledger from a "

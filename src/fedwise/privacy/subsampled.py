@@ -44,7 +44,7 @@ class Steps(NamedTuple):
     number: int
 
 
-def epsilon(steps: Iterable[Steps], delta: float, *, mu: float = 0.0) -> float:
+def epsilon(steps: Iterable[tuple[float, float, int]], delta: float, *, mu: float = 0.0) -> float:
     """ε at `delta` of all steps together with a Gaussian release of parameter `mu`.
 
     An upper bound for adding or removing one record, within about 0.1% of the true ε for 1000 steps.
@@ -94,7 +94,13 @@ def compose(steps: list[Steps], *, removing: bool) -> LossDistribution:
     return LossDistribution(index * step, composed[index % size], infinite)
 
 
-def noise_for(target: float, delta: float, rate: float, number: int) -> float:
+def sampling(population: float, batch: int, epochs: int) -> tuple[float, int]:
+    """Share of the rows in a step, and steps of one round: an epoch is ⌈population / batch⌉ steps."""
+    return min(1.0, batch / population), epochs * math.ceil(population / batch)
+
+
+@lru_cache(maxsize=1024)
+def scale_noise(target: float, delta: float, rate: float, number: int) -> float:
     """Noise multiplier whose ε after `number` steps at `rate` is at most `target`, within 0.2%, rounded up.
 
     Raises

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from ..errors import FedwiseError
 from ..files import decode, shorten
-from ..privacy import subsampled
-from ..privacy.subsampled import Steps
+from ..privacy.subsampled import epsilon
 
 #: (noise multiplier, sampling rate, steps) of each mechanism.
 History = tuple[tuple[float, float, int], ...]
@@ -40,17 +38,6 @@ class Cost(msgspec.Struct, frozen=True):
     delta: float
     steps: int = 0
     simulated: bool = False
-
-
-def epsilon(history: Sequence[tuple[float, float, int]], delta: float) -> float:
-    """ε of the composed mechanisms at `delta`: an upper bound within 0.2% of the true one."""
-    return subsampled.epsilon([Steps(*entry) for entry in history], delta)
-
-
-@lru_cache(maxsize=1024)
-def scale_noise(target: float, delta: float, rate: float, steps: int) -> float:
-    """Noise multiplier whose ε after `steps` steps at `rate` is at most `target`, and within 1% of it."""
-    return subsampled.noise_for(target, delta, rate, steps)
 
 
 def compose(

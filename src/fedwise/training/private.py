@@ -29,6 +29,7 @@ import numpy.typing as npt
 
 from ..errors import DataError, FedwiseError
 from ..privacy.gaussian import LARGEST, rounded_gaussian
+from ..privacy.subsampled import sampling
 from .checks import LARGEST_PARAMETER, check_instruction, check_module, check_parameters, check_request
 from .encoding import Rows
 from .engines import one_thread
@@ -39,7 +40,6 @@ from .row_gradients import UNIT, row_gradients
 
 __all__ = (
     "Privacy", "check_instruction", "check_module", "check_parameters", "check_request", "private_update",
-    "sampling",
 )  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
@@ -59,11 +59,6 @@ class Privacy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
             raise FedwiseError(f"training delta must be between 0 and 1, got {self.delta}")
         if not (math.isfinite(self.clip) and self.clip > 0):
             raise FedwiseError(f"clip must be a positive number, got {self.clip}")
-
-
-def sampling(rows: float, batch: int, epochs: int) -> tuple[float, int]:
-    """Poisson rate and steps of one local update: an epoch is ⌈rows / batch⌉ steps at rate batch / rows."""
-    return min(1.0, batch / rows), epochs * math.ceil(rows / batch)
 
 
 def private_update(
@@ -88,7 +83,7 @@ def private_update(
     Parameters
     ----------
     noise_multiplier
-        Standard deviation of the noise over the clipping norm (see `accounting.scale_noise`).
+        Standard deviation of the noise over the clipping norm (see `privacy.subsampled.scale_noise`).
     clip
         Largest norm of one row's gradient.
     seed

@@ -10,12 +10,13 @@ from typing import Any
 import msgspec
 
 from ..errors import FedwiseError
+from ..privacy.subsampled import sampling, scale_noise
 from . import metrics
-from .accounting import History, scale_noise
+from .accounting import History
 from .federation import Prepared
 from .local import ClientState, Engine, Instruction, Settings, Update, local_update, log_losses, predict
 from .model import Model, Vector, check_extra
-from .private import Privacy, private_update, sampling
+from .private import Privacy, private_update
 from .records import Record
 from .round import Round
 from .samplers import find_sampler
