@@ -1,5 +1,7 @@
 # The public API: every name of `fedwise`, and the module that has it.
 from .auditing.audit import audit as audit
+from .doubling.draw import Doubles as Doubles
+from .doubling.draw import doubles as doubles
 from .errors import FedwiseError as FedwiseError
 from .estimation import estimate as estimate
 from .forecasting import Forecast as Forecast

@@ -21,6 +21,7 @@ COMMANDS = (
     "budget",
     "select",
     "frontier",
+    "doubles",
     "explore",
     "train",
     "compare",

@@ -1,0 +1,65 @@
+"""``fedwise doubles``: artificial records of every client, from its release alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .console import JsonOption, SeedOption, print_json, progress, stderr
+from .select import FlaggedOption, ReleasesArgument, names
+
+
+def doubles(
+    releases: ReleasesArgument,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Folder to write, a Parquet file for each client.")
+    ],
+    clients: Annotated[str, typer.Option(help="Only these, separated by commas.")] = "",
+    records: Annotated[
+        int | None,
+        typer.Option(help="Most records of a double; default as many as the client has by estimate."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
+    accept_flagged: FlaggedOption = False,
+    seed: SeedOption = 0,
+    json: JsonOption = False,
+) -> None:
+    """Draw artificial records that any training code can use in place of a client's own.
+
+    Example: fedwise doubles releases/ -o doubles/
+
+    They follow each client's estimated tables and hold no record of a person. Drawing them costs no privacy.
+    """
+    from ..doubling.draw import doubles as draw
+    from ..errors import FedwiseError
+    from ..pool.pool import Pool
+
+    if records is not None and records < 1:
+        raise FedwiseError(f"records must be at least 1, got {records}")
+    pool = Pool.load(releases, accept_flagged=accept_flagged)
+    wanted = names(clients) or None
+    with progress() as bar:
+        task = bar.add_task("drawing doubles", total=len(wanted or pool.clients), best="")
+        made = draw(
+            pool,
+            clients=wanted,
+            records=records,
+            seed=seed,
+            progress=lambda done, _: bar.update(task, completed=done),
+        )
+    paths = made.save(output, force=force)
+    if json:
+        print_json(
+            {
+                "folder": str(output),
+                "clients": {client: frame.height for client, frame in made.items()},
+                "label": made.label,
+                "seed": seed,
+                "artificial": True,
+            }
+        )
+        return
+    typer.echo(f"{made}")
+    stderr().print(f"wrote {len(paths)} files to {output}", markup=False)

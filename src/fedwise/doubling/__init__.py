@@ -1,0 +1,1 @@
+"""Doubles: artificial records of clients, drawn from their released tables."""
