@@ -152,12 +152,12 @@ class Drawer:
         self.seed = seed
         self.grid = Grid(estimates.layout)
         self.values = Values(estimates.schema)
-        self.base = self._shares(estimates.cells.sum(axis=0))
+        self.base = self.shares(estimates.cells.sum(axis=0))
         self.model = Model.fit(
             self.grid, self.base, records=POOL_RECORDS, sweeps=POOL_SWEEPS, seed=_seed(seed, "pool")
         )
 
-    def _shares(self, cells: Floats) -> Floats:
+    def shares(self, cells: Floats) -> Floats:
         """Shares of each table, with nothing where no record can be."""
         layout = self.grid.layout
         cells = np.maximum(cells, 0.0)
@@ -171,7 +171,7 @@ class Drawer:
 
     def codes(self, client: str, records: int) -> Records:
         """Codes of a double, shape (records, variables)."""
-        shares = self._shares(self.estimates.cells[self.estimates.clients.index(client)])
+        shares = self.shares(self.estimates.cells[self.estimates.clients.index(client)])
         seed = _seed(self.seed, client)
         model = self.model.moved(
             shares,

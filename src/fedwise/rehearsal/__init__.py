@@ -1,0 +1,1 @@
+"""Rehearsal: the real training, on doubles, before anyone trains."""
