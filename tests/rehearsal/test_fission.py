@@ -28,7 +28,9 @@ def test_the_two_noises_are_independent_and_scaled(pool, monkeypatch) -> None:
     first, second = [], []
     for _ in range(60):
         noise = rng.standard_normal(pool.matrix.shape) * sigmas
-        noisy = fw.Pool(pool.clients, pool.plan, np.rint(pool.matrix + noise).astype(np.int64), simulated=True)
+        noisy = fw.Pool(
+            pool.clients, pool.plan, np.rint(pool.matrix + noise).astype(np.int64), simulated=True
+        )
         seen.clear()
         fission(noisy, rng, factor=0.5)
         first.append((seen[0][0] - pool.matrix) / sigmas)

@@ -23,7 +23,9 @@ from ..estimation.shrinkage import shrink
 FACTOR = 0.5
 
 
-def fission(pool: Releases, rng: np.random.Generator, *, factor: float = FACTOR) -> tuple[Estimates, Estimates]:
+def fission(
+    pool: Releases, rng: np.random.Generator, *, factor: float = FACTOR
+) -> tuple[Estimates, Estimates]:
     """Estimates to train on and estimates to judge on, of independent noise.
 
     Without noise both are the estimates themselves.

@@ -107,17 +107,29 @@ class Stage:
         estimates, drawer = self._judging, self.drawer
         shares = drawer.shares(estimates.cells[self._target].sum(axis=0))
         model = Model.fit(
-            drawer.grid, shares, records=min(self.judged, 10_000), sweeps=_SWEEPS, seed=_seed(self.seed, 0, "judge")
+            drawer.grid,
+            shares,
+            records=min(self.judged, 10_000),
+            sweeps=_SWEEPS,
+            seed=_seed(self.seed, 0, "judge"),
         )
         rows = model.sample(self.judged, sweeps=_FRESH, seed=_seed(self.seed, 1, "judge"))
         rows = model.refined(rows, shares * self.judged, sweeps=_FIT, seed=_seed(self.seed, 2, "judge"))
         rng = np.random.default_rng(_seed(self.seed, 3, "judge"))
-        label(rows, model.chances(rows, estimates.schema.target), estimates.schema.target, estimates.schema.sensitive, rng)
+        label(
+            rows,
+            model.chances(rows, estimates.schema.target),
+            estimates.schema.target,
+            estimates.schema.sensitive,
+            rng,
+        )
         return self.encoder.encode(drawer.values.frame(rows, rng)[0])
 
     def prepared(self, clients: Sequence[str]) -> Prepared:
         """What the trainer takes: these clients' doubles, judged on the target population alone."""
-        return Prepared(self.encoder, {client: self.rows(client) for client in clients}, {TARGET: self.judges})
+        return Prepared(
+            self.encoder, {client: self.rows(client) for client in clients}, {TARGET: self.judges}
+        )
 
 
 def label(

@@ -1,0 +1,274 @@
+"""Performance: what a rehearsed training came to, with intervals, and how it stands beside others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import polars as pl
+
+from ..errors import FedwiseError, nearest
+from ..files import decode, read_bytes, write_new
+from ..objective.metric import parse
+
+FORMAT = "fedwise/rehearsal/1"
+#: Two-sided normal quantile of the intervals: 90%.
+_Z = 1.6448536269514722
+LEVEL = 0.9
+#: Metrics that sentences are about, where they were computed; gaps of every attribute are added.
+HEADLINE = ("auc", "loss", "balanced_accuracy@rate", "eod@rate", "spd@rate")
+#: Standard deviation of trained minus rehearsed values that neither noise nor seeds explain, by base metric and
+#: threshold. A double knows pairs only; real rows hold more.
+GAP = {
+    "auc": 0.006, "loss": 0.005, "brier": 0.003, "calibration_error": 0.01, "accuracy": 0.006,
+    "balanced_accuracy": 0.008, "f1": 0.012, "spd": 0.02, "eod": 0.025, "mad": 0.015,
+}  # fmt: skip
+_OTHER_GAP = 0.02
+#: What is said in place of a number that the noise drowns.
+UNKNOWN = "not known at this epsilon"
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """A metric of a rehearsed training: what to expect of the real one, and a 90% interval for it.
+
+    `spread` is the standard deviation over stages: privacy noise, drawing and seeds.
+    """
+
+    metric: str
+    value: float
+    low: float
+    high: float
+    spread: float
+
+
+class Performance(msgspec.Struct, frozen=True, kw_only=True):
+    """One federation's rehearsal.
+
+    Parameters
+    ----------
+    role
+        ``federation`` (asked for), ``random``, ``all`` or ``alone``.
+    clients
+        Its members.
+    stages
+        In how many stages it was trained.
+    values
+        Metrics of each stage, by name.
+    figures
+        Metrics with intervals.
+    curve
+        Rounds tested, and the mean over stages of some metrics at each: ``{"round": […], "auc": […]}``.
+    """
+
+    role: str
+    clients: tuple[str, ...]
+    stages: tuple[int, ...]
+    values: dict[str, tuple[float, ...]]
+    figures: tuple[Figure, ...] = ()
+    curve: dict[str, tuple[float, ...]] = {}
+
+    def value(self, metric: str) -> float:
+        """Expected value of a metric; a gap's attribute may be left out where there is only one."""
+        return self.figure(metric).value
+
+    def figure(self, metric: str) -> Figure:
+        """A metric with its interval."""
+        name = self.known(metric)
+        return next(figure for figure in self.figures if figure.metric == name)
+
+    def known(self, metric: str) -> str:
+        """The full name under which a metric is kept, or an error with the nearest one."""
+        if metric in self.values:
+            return metric
+        wanted = parse(metric)
+        same = [n for n in self.values if parse(n)._replace(attribute="") == wanted]
+        if same and not wanted.attribute:
+            return same[0]
+        raise FedwiseError(f"metric '{metric}' was not rehearsed{nearest(metric, tuple(self.values))}")
+
+
+class Rehearsed(msgspec.Struct, frozen=True, kw_only=True):
+    """All that `fedwise.rehearse` found.
+
+    The first of `performances` is the federation asked for; others follow, then those it is compared with.
+    """
+
+    performances: tuple[Performance, ...]
+    settings: dict[str, Any]
+    label: str = ""
+    epsilon: float | None = None
+    seed: int = 0
+    format: str = FORMAT
+
+    @property
+    def federation(self) -> Performance:
+        """The federation asked for, the first of them."""
+        return self.performances[0]
+
+    def those(self, role: str) -> list[Performance]:
+        """The performances in one role."""
+        return [one for one in self.performances if one.role == role]
+
+    def value(self, metric: str) -> float:
+        """Expected value of a metric of the first federation."""
+        return self.federation.value(metric)
+
+    def comparison(self, metric: str) -> Comparison:
+        """The first federation beside random ones of its size, stage by stage."""
+        return compare(self.federation, self.those("random"), metric)
+
+    def headline(self) -> list[str]:
+        """Names of the metrics that sentences are about, gaps for every attribute."""
+        names = list(self.federation.values)
+        return [
+            name for short in HEADLINE for name in names if parse(name)._replace(attribute="") == parse(short)
+        ]  # fmt: skip
+
+    def verdict(self) -> str:
+        """One sentence: better, worse or not distinguishable from random federations, in which metric."""
+        others = self.those("random")
+        if not others:
+            return "Nothing was rehearsed beside it, so nothing can be said about how it compares."
+        found = [self.comparison(name) for name in self.headline()]
+        parts = []
+        for word in ("better", "worse", "not distinguishable"):
+            named = [f"{parse(c.metric).label}" for c in found if c.word == word]
+            if named:
+                parts.append(f"{word} in {', '.join(named)}")
+        size = len(self.federation.clients)
+        return f"Rehearsed beside {len(others)} random federations of {size}: {'; '.join(parts)}."
+
+    def to_frame(self) -> pl.DataFrame:
+        """A row for each federation and metric."""
+        lines = [
+            {
+                "role": one.role, "clients": " ".join(one.clients), "metric": figure.metric, "value": figure.value,
+                "low": figure.low, "high": figure.high, "spread": figure.spread, "stages": len(one.stages),
+            }
+            for one in self.performances
+            for figure in one.figures
+        ]  # fmt: skip
+        return pl.DataFrame(lines)
+
+    def __str__(self) -> str:
+        lines = [f"federation   {', '.join(self.federation.clients)}"]
+        for name in self.headline():
+            figure = self.federation.figure(name)
+            beside = self.comparison(name) if self.those("random") else None
+            told = "" if beside is None else f"; random {beside.others:.4f}: {beside.word}"
+            value = f"{figure.value:.4f}  ({figure.low:.4f} to {figure.high:.4f}){told}"
+            lines.append(f"{parse(name).label:<32} {UNKNOWN if math.isnan(figure.value) else value}")
+        return "\n".join([*lines, self.verdict()])
+
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write it as JSON."""
+        data = msgspec.json.format(msgspec.json.encode(self), indent=1)
+        write_new(Path(path), data + b"\n", force=force)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Rehearsed:
+        """Read what `save` wrote."""
+        path = Path(path)
+        data = read_bytes(path, what="rehearsal file", error=FedwiseError)
+        return decode(data, cls, what=f"rehearsal file '{path}'", error=FedwiseError)
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """A federation beside others in one metric.
+
+    Parameters
+    ----------
+    difference, error
+        Its value minus the others' mean, and the standard error of that difference under noise, drawing and seeds.
+    others
+        Mean of the others.
+    beaten
+        Share of the others that it beats.
+    word
+        ``better``, ``worse`` or ``not distinguishable``: whether the difference exceeds 1.64 standard errors.
+    """
+
+    metric: str
+    difference: float
+    error: float
+    others: float
+    beaten: float
+    word: str
+
+
+def compare(one: Performance, others: Sequence[Performance], metric: str) -> Comparison:
+    """A federation beside others, paired by stage: what a stage does to all of them cancels."""
+    if not others:
+        raise FedwiseError("comparison needs at least one other federation; rehearse some")
+    name = one.known(metric)
+    mine = dict(zip(one.stages, one.values[name], strict=True))
+    by_stage: dict[int, list[float]] = {}
+    for other in others:
+        for stage, value in zip(other.stages, other.values[name], strict=True):
+            by_stage.setdefault(stage, []).append(value)
+    gaps = np.array([mine[stage] - np.mean(values) for stage, values in by_stage.items() if stage in mine])
+    means = np.array([np.mean(other.values[name]) for other in others])
+    if not len(gaps) or np.isnan(gaps).any():
+        return Comparison(name, math.nan, math.nan, float(np.mean(means)), math.nan, "not distinguishable")
+    error = paired_spread([one, *others], name) * math.sqrt((1 + 1 / len(others)) / len(gaps))
+    difference = float(gaps.mean())
+    sign = 1.0 if parse(name).larger_is_better else -1.0
+    mean = float(np.mean(one.values[name]))
+    beaten = float(np.mean(sign * (mean - means) > 0) + np.mean(mean == means) / 2)
+    clear = abs(difference) > _Z * error  # never where the error is not known
+    word = "not distinguishable" if not clear else "better" if sign * difference > 0 else "worse"
+    return Comparison(name, difference, error, float(means.mean()), beaten, word)
+
+
+def paired_spread(performances: Sequence[Performance], metric: str) -> float:
+    """Standard deviation of one training within its stage, what the stage does to all federations taken out.
+
+    Residuals of a table of federations by stages after both means; NaN for fewer than two of either. Few stages make a
+    poor estimate of one federation's spread, so it is that of all together.
+    """
+    shared = sorted(set.intersection(*(set(one.stages) for one in performances)))
+    table = np.array([[one.values[metric][one.stages.index(s)] for s in shared] for one in performances])
+    freedom = (table.shape[0] - 1) * (table.shape[1] - 1)
+    if freedom < 1:
+        return math.nan
+    rest = table - table.mean(axis=1, keepdims=True) - table.mean(axis=0) + table.mean()
+    return math.sqrt(float((rest**2).sum()) / freedom)
+
+
+def pooled_spread(performances: Iterable[Performance], metric: str) -> float:
+    """Standard deviation over stages within a federation, from all that were trained in more than one."""
+    squares, freedom = 0.0, 0
+    for one in performances:
+        values = np.asarray(one.values.get(metric, ()))
+        if len(values) > 1:
+            squares += float(((values - values.mean()) ** 2).sum())
+            freedom += len(values) - 1
+    return math.sqrt(squares / freedom) if freedom else math.nan
+
+
+def with_figures(
+    performances: Sequence[Performance], gaps: Mapping[str, float] = GAP
+) -> tuple[Performance, ...]:
+    """The performances with expected values and 90% intervals for the trained model.
+
+    The interval holds the error of the mean over stages, the spread of one more training, and the gap between real
+    rows and doubles: √(s²/n + s² + g²).
+    """
+    names = list(dict.fromkeys(name for one in performances for name in one.values))
+    spreads = {name: pooled_spread(performances, name) for name in names}
+    out = []
+    for one in performances:
+        figures = []
+        for name, values in one.values.items():
+            metric = parse(name)
+            low, high = metric.bounds  # a value that is not known keeps NaN for its interval
+            spread = 0.0 if math.isnan(spreads[name]) else spreads[name]
+            mean = float(np.mean(values))
+            reach = _Z * math.sqrt(spread**2 * (1 + 1 / len(values)) + gaps.get(metric.base, _OTHER_GAP) ** 2)
+            figures.append(Figure(name, mean, max(low, mean - reach), min(high, mean + reach), spreads[name]))
+        out.append(msgspec.structs.replace(one, figures=tuple(figures)))
+    return tuple(out)

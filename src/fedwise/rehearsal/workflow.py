@@ -1,0 +1,218 @@
+"""Rehearse: train federations on doubles as they would train on rows, and say what to expect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from ..errors import FedwiseError, PoolError, nearest
+from ..estimation import Releases
+from ..objective.metric import Metric
+from ..search.selection import Selection
+from ..training.encoding import Encoder
+from ..training.model import check_extra
+from ..training.records import Record
+from ..training.settings import Training
+from ..training.simulate import simulate
+from .performance import Performance, Rehearsed, with_figures
+from .stage import JUDGED, Stage
+
+#: Metrics of learning curves.
+_CURVES = ("auc", "loss", "accuracy", "balanced_accuracy")
+#: Points of a learning curve.
+_POINTS = 10
+#: Threads that train; the kernels hold no lock.
+_THREADS = 2
+
+Federation = Selection | Sequence[str]
+
+
+class Asked(NamedTuple):
+    """A federation to rehearse, and in which role."""
+
+    role: str
+    clients: tuple[str, ...]
+
+
+def rehearse(
+    pool: Releases,
+    federations: Federation | Sequence[Federation],
+    settings: Training | None = None,
+    *,
+    random: int = 10,
+    everyone: bool = True,
+    alone: bool = False,
+    stages: int = 3,
+    records: int | None = None,
+    judged: int = JUDGED,
+    target: Sequence[str] | None = None,
+    seed: int = 0,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> Rehearsed:
+    """Train federations on doubles, before anyone trains.
+
+    Released tables are all it uses: no privacy is spent, and no client is asked.
+
+    Parameters
+    ----------
+    pool
+        The releases.
+    federations
+        A selection or names of clients, or several of these. The first one is compared with the random ones.
+    settings
+        How the federation would be trained; any strategy, sampler and model, DP-SGD included.
+    random
+        Random federations of the first one's size to compare with.
+    everyone, alone
+        Whether all clients together, and each member alone, are rehearsed too.
+    stages
+        How often everything is drawn anew; the spread over stages is the error of the answer.
+    records
+        Most records of a double; default as many as the client would train on.
+    judged
+        Records of the population that judges.
+    target
+        Clients whose population judges; default all.
+    seed
+        Equal seeds give equal rehearsals.
+    progress
+        Called with trainings done, trainings in all, and the best so far.
+
+    Raises
+    ------
+    FedwiseError
+        A number that makes no sense, or an extra that is not installed.
+    PoolError
+        A client that is not in the pool.
+    """
+    settings = settings or Training()
+    check_extra(private=settings.epsilon is not None)
+    for name, value in (("stages", stages), ("judged", judged), ("records", records)):
+        if value is not None and value < 1:
+            raise FedwiseError(f"{name} must be at least 1, got {value}")
+    if random < 0:
+        raise FedwiseError(f"random must be at least 0, got {random}")
+    asked = _asked(pool, federations, random=random, everyone=everyone, alone=alone, seed=seed)
+    encoder = Encoder(pool.plan.schema, use_sensitive=settings.use_sensitive)
+    done = _Tally(len(asked) * stages, progress)
+    found: list[list[list[Record]]] = [[] for _ in asked]
+    for number in range(stages):
+        stage = Stage(
+            pool, encoder, number=number, seed=seed, target=target, records=records, share=1 - settings.test,
+            judged=judged,
+        )  # fmt: skip
+        for at, records_of in enumerate(_train(stage, asked, settings, number, done)):
+            found[at].append(records_of)
+    performances = [_performance(one, records_of) for one, records_of in zip(asked, found, strict=True)]
+    return Rehearsed(
+        performances=with_figures(performances),
+        settings=msgspec.to_builtins(settings),
+        label=getattr(pool, "label", ""),
+        epsilon=pool.plan.epsilon if np.isfinite(pool.plan.epsilon) else None,
+        seed=seed,
+    )
+
+
+class _Tally:
+    """Counts trainings, and remembers the best AUC among the federations asked for."""
+
+    def __init__(self, total: int, progress: Callable[[int, int, str], None] | None) -> None:
+        self.total, self.progress = total, progress
+        self.done, self.best = 0, ""
+
+    def add(self, one: Asked, records: Sequence[Record]) -> None:
+        self.done += 1
+        if one.role == "federation":
+            self.best = f"AUC {_last(records)['auc']:.4f}"
+        if self.progress is not None:
+            self.progress(self.done, self.total, self.best)
+
+
+def _asked(
+    pool: Releases, federations: Federation | Sequence[Federation], *, random: int, everyone: bool, alone: bool, seed: int
+) -> list[Asked]:  # fmt: skip
+    """Everything that is rehearsed, each federation once in each role."""
+    several = not isinstance(federations, Selection) and not all(isinstance(one, str) for one in federations)
+    listed: Sequence[Federation] = federations if several else [federations]  # type: ignore[list-item,assignment]
+    named = [tuple(one.clients if isinstance(one, Selection) else one) for one in listed]
+    for members in named:
+        if not members:
+            raise FedwiseError("federations must name at least one client each")
+        for client in members:
+            if client not in pool.clients:
+                raise PoolError(f"pool holds no client '{client}'{nearest(client, pool.clients)}")
+        if len(set(members)) != len(members):
+            raise FedwiseError("federations must name each client once")
+    asked = [Asked("federation", members) for members in named]
+    size = len(named[0])
+    rng = np.random.default_rng([seed & 0xFFFFFFFFFFFFFFFF, 0x5EED])
+    if size < len(pool.clients):
+        drawn = {
+            tuple(sorted(rng.choice(len(pool.clients), size, replace=False).tolist())) for _ in range(random)
+        }
+        asked += [Asked("random", tuple(pool.clients[i] for i in members)) for members in sorted(drawn)]
+    if everyone:
+        asked.append(Asked("all", tuple(pool.clients)))
+    if alone and size > 1:
+        asked += [Asked("alone", (client,)) for client in named[0]]
+    return asked
+
+
+def _train(
+    stage: Stage, asked: Sequence[Asked], settings: Training, number: int, done: _Tally
+) -> list[list[Record]]:
+    """Train every federation on one stage's doubles."""
+    needed = list(dict.fromkeys(client for one in asked for client in one.clients))
+    every = max(1, settings.rounds // _POINTS)
+    # Rehearsed noise protects nobody and needs no entropy: it is drawn from the seed, as all else.
+    config = msgspec.structs.replace(
+        settings.config(), seed=(settings.seed or 0) + number, evaluate_every=every, replicates=0,
+        simulated=settings.epsilon is not None,
+    )  # fmt: skip
+    with ThreadPoolExecutor(_THREADS) as threads:
+        list(threads.map(stage.rows, needed))
+        prepared = stage.prepared(needed)
+
+        def one(asked_for: Asked) -> list[Record]:
+            return simulate(prepared, asked_for.clients, config).records
+
+        out = []
+        for asked_for, records in zip(asked, threads.map(one, asked), strict=True):
+            done.add(asked_for, records)
+            out.append(records)
+    return out
+
+
+def _last(records: Sequence[Record]) -> dict[str, float]:
+    """Metrics of the last round on the judging population, by full name."""
+    final = max(record.round for record in records)
+    out = {}
+    for record in records:
+        if record.round == final and record.rows == "all":
+            base, _, threshold = record.metric.partition("@")
+            out[str(Metric(base, record.attribute, threshold))] = record.value
+    return out
+
+
+def _performance(one: Asked, stages: Sequence[Sequence[Record]]) -> Performance:
+    finals = [_last(records) for records in stages]
+    names = [name for name in finals[0] if all(name in final for final in finals)]
+    rounds = sorted({record.round for record in stages[0] if record.rows == "all"})
+    curve: dict[str, tuple[float, ...]] = {"round": tuple(map(float, rounds))}
+    for metric in _CURVES:
+        values = [
+            [r.value for r in records if r.rows == "all" and r.metric == metric and not r.attribute]
+            for records in stages
+        ]
+        curve[metric] = tuple(np.mean(values, axis=0).tolist())
+    return Performance(
+        role=one.role,
+        clients=one.clients,
+        stages=tuple(range(len(stages))),
+        values={name: tuple(final[name] for final in finals) for name in names},
+        curve=curve,
+    )
