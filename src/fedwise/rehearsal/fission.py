@@ -7,8 +7,8 @@ again when it is judged. For tables x with Gaussian noise of scale σ and fresh 
     x − w / a   noise variance (1 + 1/a²)·σ²
 
 are independent given the data: their covariance is σ² − σ² = 0. Models are made from the first and judged on the
-second. Clients train one by one, so their part gets little extra noise (a < 1); the population they are judged on is the
-sum of many clients, whose noise matters less.
+second. Clients train one by one, so their part gets little extra noise (a < 1); the population they are judged on is
+the sum of many clients, whose noise matters less.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ def label(
     if chances.shape[1] != 2:
         return
     positive = chances[:, 1]
-    order = np.lexsort((positive, *(rows[:, variable] for variable in sensitive)))
+    order = np.lexsort([positive, *(rows[:, variable].astype(np.float64) for variable in sensitive)])
     running = np.cumsum(positive[order]) + rng.random()
     rows[order, target] = np.diff(np.floor(np.concatenate([[running[0] - positive[order[0]]], running])))
 

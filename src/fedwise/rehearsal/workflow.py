@@ -133,7 +133,8 @@ class _Tally:
 
 
 def _asked(
-    pool: Releases, federations: Federation | Sequence[Federation], *, random: int, everyone: bool, alone: bool, seed: int
+    pool: Releases, federations: Federation | Sequence[Federation], *, random: int, everyone: bool, alone: bool,
+    seed: int,
 ) -> list[Asked]:  # fmt: skip
     """Everything that is rehearsed, each federation once in each role."""
     several = not isinstance(federations, Selection) and not all(isinstance(one, str) for one in federations)
