@@ -241,3 +241,58 @@ def test_the_checks_of_rooms_can_fail() -> None:
     assert {room(name) for name in imports(ROOT / "pool" / "pool.py", lazy)} == {"search"}
     typing = ast.parse("if TYPE_CHECKING:\n    from ..training.run import Run\n")
     assert {room(name) for name in imports(ROOT / "search" / "select.py", typing)} == {"training"}
+
+
+#: A function longer than this hides a second one, and so does a public function with more settings.
+LONGEST, MOST = 80, 12
+
+
+def functions(path: Path, tree: ast.AST | None = None) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    nodes = ast.walk(tree or ast.parse(path.read_text(encoding="utf-8")))
+    return [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def too_long(path: Path, tree: ast.AST | None = None) -> dict[str, int]:
+    """Functions above the limit, with their lines; decorators are not counted."""
+    lines = {node.name: (node.end_lineno or 0) - node.lineno + 1 for node in functions(path, tree)}
+    return {name: count for name, count in lines.items() if count > LONGEST}
+
+
+def too_wide(path: Path, tree: ast.AST | None = None) -> dict[str, int]:
+    """Public functions above the limit, with their parameters; ``self``, ``cls`` and a ``**`` do not count.
+
+    A command of the command line has as many as it has options, and a compiled kernel takes arrays, not objects.
+    """
+    found = {}
+    for node in functions(path, tree):
+        compiled = bool(
+            {"numba", "_compile"} & {ast.unparse(one).split(".")[0] for one in node.decorator_list}
+        )
+        if node.name.startswith("_") or compiled or path.parent.name == "cli":
+            continue
+        given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+        count = sum(argument.arg not in ("self", "cls") for argument in given)
+        if count > MOST:
+            found[node.name] = count
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
+def test_functions_stay_short_and_take_few_parameters(path: Path) -> None:
+    assert too_long(path) == {}
+    assert too_wide(path) == {}
+
+
+def test_the_measures_of_functions_can_fail() -> None:
+    long = ast.parse("def f():\n" + "    pass\n" * LONGEST)
+    assert too_long(ROOT / "planning.py", long) == {"f": LONGEST + 1}
+    names = ", ".join(f"a{i}" for i in range(MOST))
+    wide = ast.parse(
+        f"class A:\n    def f(self, {names}, *, last): ...\n    def _g(self, {names}, last): ..."
+    )
+    assert too_wide(ROOT / "planning.py", wide) == {"f": MOST + 1}
+    assert too_wide(ROOT / "cli" / "train.py", wide) == {}
+    exact = ast.parse(
+        f"class A:\n    def f(self, {names}, **more): ...\n@_compile\ndef g({names}, last): ..."
+    )
+    assert too_wide(ROOT / "planning.py", exact) == {}
