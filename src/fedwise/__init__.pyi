@@ -13,6 +13,7 @@ from .owner.release import release as release
 from .planning import Plan as Plan
 from .planning import plan as plan
 from .pool.pool import Pool as Pool
+from .reporting.source import report as report
 from .schema import Column as Column
 from .schema import Role as Role
 from .schema import Schema as Schema

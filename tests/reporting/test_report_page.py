@@ -16,7 +16,7 @@ import pytest
 
 import fedwise as fw
 from conftest import SMALL
-from fedwise.reporting import Report, build_report
+from fedwise.reporting import Report
 from fedwise.reporting.page import number
 from fedwise.search import select
 from fedwise.search.selection import Selection
@@ -151,7 +151,7 @@ def test_forecast_stands_beside_the_outcome(pool: fw.Pool, selection: Selection)
 
 
 def test_sections_come_in_the_promised_order(run: Path) -> None:
-    reader = read(build_report(run, releases=None).html())
+    reader = read(fw.report(run, releases=None).html())
     found = [a["id"] for tag, a in reader.tags if tag in ("section", "header") and "id" in a]
     assert found == [name for name in ORDER if name in found]
     whole = read(full(run).html())
@@ -162,7 +162,7 @@ def full(run: Path) -> Report:
     """The run with its releases beside it."""
     for i, found in enumerate(make_releases(fw.Schema.parse(SMALL))):
         found.save(run / "releases" / f"{i}.release.json")
-    return build_report(run)
+    return fw.report(run)
 
 
 def test_page_stands_alone(run: Path) -> None:
@@ -281,7 +281,7 @@ def test_missing_numbers_leave_room() -> None:
 
 
 def test_report_charts_hold_the_runs_values(run: Path) -> None:
-    report = build_report(run)
+    report = fw.report(run)
     frontier: list[dict[str, Any]] = report.specs["trace"]["data"]["values"]
     assert [row["loss"] for row in frontier] == [loss for _, loss in report.values.search.trace]
     curve = next(c for c in report.values.training.curves if c.metric == "spd")  # type: ignore[union-attr]

@@ -18,7 +18,7 @@ from ..view.palette import TERM_LABELS, css
 from ..view.tables import ClientRow
 
 if TYPE_CHECKING:
-    from .report import ReportValues
+    from .document import ReportValues
 
 #: Outsiders drawn in the chart of clients, and listed among the reasons.
 SHOWN = 45
