@@ -16,6 +16,7 @@ from ..search.methods import resolve_method
 from ..search.outcome import Method
 from ..search.point import undominated
 from ..search.problem import Problem
+from ..search.shapley import sample_shapley
 from .forecaster import Federation, Forecaster
 from .metrics import GAPS, NAMES, check_name
 from .objective import Forecast
@@ -73,16 +74,14 @@ def effects(
     without = (
         forecaster.values(total - rows)[:, at] if len(members) > 1 else forecaster.values(nothing)[:, at]
     )
-    rng = np.random.default_rng(seed)
-    shares = np.empty((orders, len(members)))
-    empty = float(forecaster.values(nothing)[0, at])
-    for draw in range(orders):
-        order = rng.permutation(len(members))
-        shares[draw] = 0.0
-        for path in (order, order[::-1]):
-            values = forecaster.values(np.cumsum(rows[path], axis=0))[:, at]
-            shares[draw, path] += np.diff(values, prepend=empty) / 2
-    means, errors = shares.mean(axis=0), shares.std(axis=0, ddof=1) / np.sqrt(orders)
+    means, errors = sample_shapley(
+        lambda paths: np.stack([forecaster.values(np.cumsum(rows[path], axis=0))[:, at] for path in paths]),
+        len(members),
+        orders=orders,
+        rng=np.random.default_rng(seed),
+        empty=float(forecaster.values(nothing)[0, at]),
+        mirrored=True,
+    )
     found = [
         Effect(
             client=forecaster.estimates.clients[i],

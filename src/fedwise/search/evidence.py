@@ -19,6 +19,7 @@ from .neighbourhood import best_swaps, descend
 from .outcome import Found, Outcome, as_members
 from .problem import PFL, Problem
 from .selection import Contribution
+from .shapley import sample_shapley
 
 Ints = npt.NDArray[np.int64]
 Evidence = Literal["none", "quick", "full"]
@@ -54,17 +55,12 @@ def contributions(
             for i, w in zip(members, without, strict=True)
         )
     rng = np.random.default_rng([seed & 0xFFFFFFFFFFFFFFFF, 11])
-    paths = np.stack([rng.permutation(ids) for _ in range(orders)])
-    steps = np.diff(problem.along(paths), axis=1, prepend=0.0)
-    changes = np.zeros((orders, k))
-    at = np.searchsorted(ids, paths)
-    np.put_along_axis(changes, at, steps, axis=1)
-    errors = changes.std(axis=0, ddof=1) / math.sqrt(orders)
+    means, errors = sample_shapley(lambda paths: problem.along(ids[paths]), k, orders=orders, rng=rng)
     return tuple(
         Contribution(
             problem.clients[i], None if math.isnan(w) else float(loss - w), float(mean), float(error)
         )
-        for i, w, mean, error in zip(members, without, changes.mean(axis=0), errors, strict=True)
+        for i, w, mean, error in zip(members, without, means, errors, strict=True)
     )
 
 
