@@ -187,6 +187,41 @@ def test_damaged_parts_are_named(run: Path, tmp_path: Path) -> None:
         fw.report(run)
 
 
+@pytest.mark.parametrize(
+    ("said", "label"),
+    [
+        (("not private", "not private"), "not private"),
+        (("simulated", "simulated"), "simulated"),
+        (("simulated", "not private"), "not private"),
+        (("simulated", None), "not checked"),
+        (("private", "private"), "not checked"),  # no comparison is: the word is not fedwise's
+        (("nonsense", "not private"), "not checked"),
+        (None, "not checked"),
+    ],
+)
+def test_a_comparison_says_whether_its_trainings_were_private(
+    tmp_path: Path, selection: Selection, said: tuple[str | None, ...] | None, label: str
+) -> None:
+    """Of the chosen federation, which is the first; the demo's report has nothing else."""
+    parts = [
+        metrics(0.5, seed).select(pl.lit(name).alias("federation"), pl.lit(seed).alias("seed"), pl.all())
+        for name in ("chosen", "random 1")
+        for seed in (0, 1)
+    ]
+    if said is not None:
+        words = (*said, "simulated", "simulated")
+        parts = [
+            part.with_columns(pl.lit(word, pl.String).alias("privacy"))
+            for part, word in zip(parts, words, strict=True)
+        ]
+    pl.concat(parts).write_parquet(tmp_path / "comparison.parquet")
+    selection.save(tmp_path / "selection.json")
+    values = fw.report(tmp_path).values
+    assert values.privacy.training_label == label
+    assert ("whether training was private" in values.checked) == (label != "not checked")
+    assert ("whether training was private" in " ".join(values.unchecked).lower()) == (label == "not checked")
+
+
 def invoke(*words: str) -> tuple[int, str, BaseException | None]:
     app = typer.Typer()
     app.command()(command)

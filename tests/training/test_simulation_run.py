@@ -296,6 +296,7 @@ def test_compare_is_tidy_and_equal_in_processes(prepared: Prepared) -> None:
     )
     assert len(work) == 8
     table = train_jobs(prepared, work)
+    assert set(table["privacy"]) == {"not private"}
     assert table.equals(train_jobs(prepared, work, workers=2), null_equal=True)
     picked = table.filter(
         federation="pair", strategy="fedavg", sampler="full", seed=1, rows="all", metric="accuracy", round=2

@@ -27,10 +27,11 @@ from ..pool.pool import Pool
 from ..search.selection import Selection
 from ..training.run import Run
 from ..view.labels import flags_of
+from ..view.promise import TrainingPrivacy
 from ..view.tables import AuditRow
 from .commands import command_lines
 from .document import Report
-from .run_privacy import training_privacy
+from .run_privacy import comparison_privacy, training_privacy
 
 #: How the chosen federation is called in charts and tables.
 CHOSEN = "Chosen federation"
@@ -98,7 +99,7 @@ def report(
         forecast=forecast,
         model=str(config.get("config", {}).get("model", "mlp")),
         commands=command_lines(selection, pool, config, place),
-        training_privacy=training_privacy(folder, config) if folder and CHOSEN in runs else None,
+        training_privacy=_privacy(folder, config, runs),
         plan=_plan(folder / "plan.json") if folder else None,
         digests={"Training data": config["fingerprint"]} if config.get("fingerprint") else None,
         title=title,
@@ -224,6 +225,16 @@ def split_comparison(table: pl.DataFrame, *, chosen_known: bool = False) -> dict
         label = " · ".join([label, *(str(part[key][0]) for key in mixed)])
         found.setdefault(label, []).append(part)
     return found
+
+
+def _privacy(
+    folder: Path | None, config: Mapping[str, Any], runs: Mapping[str, Sequence[pl.DataFrame]]
+) -> TrainingPrivacy | None:
+    """Of the chosen federation's training: what its run directory says, else what the comparison says."""
+    if folder is not None and (folder / "metrics.parquet").exists():
+        return training_privacy(folder, config)
+    chosen = [found for label, found in runs.items() if label.split(" · ")[0] == CHOSEN]
+    return comparison_privacy([table for tables in chosen for table in tables])
 
 
 class _AuditFile(msgspec.Struct):
