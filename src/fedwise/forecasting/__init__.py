@@ -20,7 +20,7 @@ from .design import Design
 from .forecaster import Federation, Forecaster, Prediction, Settings
 from .metrics import GAPS, NAMES, Metrics
 from .objective import Forecast
-from .valuation import Effect, FrontPoint, effects, front
+from .valuation import Effect, TradeOff, effects, front
 
 __all__ = [
     "GAPS",
@@ -33,11 +33,15 @@ __all__ = [
     "Metrics",
     "Prediction",
     "Settings",
+    "TradeOff",
     "effects",
     "front",
     "predict",
     "with_forecast",
 ]
+
+#: The name of 0.1.0; the one `Point` is that of a frontier of losses.
+FrontPoint = TradeOff
 
 
 def predict(

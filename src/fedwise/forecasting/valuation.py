@@ -38,7 +38,7 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     std_error: float
 
 
-class FrontPoint(msgspec.Struct, frozen=True, kw_only=True):
+class TradeOff(msgspec.Struct, frozen=True, kw_only=True):
     """A federation that no other one found beats on both metrics."""
 
     clients: tuple[str, ...]
@@ -107,7 +107,7 @@ def front(
     seed: int = 0,
     threads: int | None = None,
     progress: Progress | None = None,
-) -> tuple[FrontPoint, ...]:
+) -> tuple[TradeOff, ...]:
     """Best `metric` for a falling limit on `gap`, at size `k`: smallest gap first, none dominated.
 
     A limit, unlike a weighted sum, also reaches points where the front is not convex.
@@ -161,13 +161,13 @@ def _values(forecaster: Forecaster, federations: Sequence[tuple[int, ...]]) -> F
 
 def _undominated(
     forecaster: Forecaster, met: Sequence[tuple[int, ...]], metric: str, gap: str
-) -> tuple[FrontPoint, ...]:
+) -> tuple[TradeOff, ...]:
     values = _values(forecaster, met)
     sign = -1.0 if metric in GAPS else 1.0
     value, width = sign * values[:, NAMES.index(metric)], values[:, NAMES.index(gap)]
     front = undominated(range(len(met)), cost=lambda i: float(width[i]), gain=lambda i: float(value[i]))
     return tuple(
-        FrontPoint(
+        TradeOff(
             clients=tuple(forecaster.estimates.clients[m] for m in met[i]),
             value=float(sign * value[i]),
             gap=float(width[i]),

@@ -39,7 +39,7 @@ class Diverged(CheckFailed):
         self.round = round
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class LocalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How a client trains. The defaults are the paper's.
 
     `carry` keeps Adam's moments at the client between rounds; by default every round starts a fresh
@@ -62,6 +62,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             raise FedwiseError(f"mu must be a number of at least 0, got {self.mu}")
 
 
+#: The name in apps that 0.1.0 wrote.
+Settings = LocalSettings
+
+
 @dataclass(frozen=True, eq=False)
 class Instruction:
     """What the server asks of every participant of a round, beside the parameters.
@@ -80,7 +84,7 @@ class Instruction:
         Whether to evaluate the *received* parameters on the training rows first.
     """
 
-    settings: Settings
+    settings: LocalSettings
     control: Vector | None = None
     cell_weights: npt.NDArray[np.float64] | None = None
     attribute: int = 0
