@@ -163,6 +163,30 @@ def test_no_module_shares_the_name_of_a_public_name() -> None:
         assert callable(getattr(fedwise, name)), name
 
 
+def shadowed(package: Path, tree: ast.Module | None = None) -> set[str]:
+    """Names of a package's own that are also modules of it: which one an import gives depends on what ran before."""
+    tree = tree or ast.parse((package / "__init__.py").read_text(encoding="utf-8"))
+    own: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom):
+            own |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            own.add(node.name)
+    return own & {module.name for module in pkgutil.iter_modules([str(package)])}
+
+
+@pytest.mark.parametrize(
+    "package", sorted(path.parent for path in ROOT.rglob("__init__.py")), ids=lambda path: path.name
+)
+def test_no_package_has_a_module_and_a_name_of_one_spelling(package: Path) -> None:
+    assert shadowed(package) == set()
+
+
+def test_the_check_of_spellings_can_fail() -> None:
+    found = shadowed(ROOT / "search", ast.parse("from .entry import select as point\ndef exact(): ...\n"))
+    assert found == {"point", "exact"}
+
+
 def test_importing_is_fast() -> None:
     """The fastest of five, in processes of their own; the promise is half a second."""
     code = "import time; t = time.perf_counter(); import fedwise; print(time.perf_counter() - t)"
@@ -240,7 +264,7 @@ def test_the_checks_of_rooms_can_fail() -> None:
     lazy = ast.parse("def f():\n    from ..search import select\n")
     assert {room(name) for name in imports(ROOT / "pool" / "pool.py", lazy)} == {"search"}
     typing = ast.parse("if TYPE_CHECKING:\n    from ..training.run import Run\n")
-    assert {room(name) for name in imports(ROOT / "search" / "select.py", typing)} == {"training"}
+    assert {room(name) for name in imports(ROOT / "search" / "entry.py", typing)} == {"training"}
 
 
 #: A function longer than this hides a second one, and so does a public function with more settings.

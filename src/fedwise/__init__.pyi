@@ -22,9 +22,9 @@ from .search import Constraints as Constraints
 from .search import Exact as Exact
 from .search import Greedy as Greedy
 from .search import Selection as Selection
-from .search.frontier import frontier as frontier
-from .search.frontier import pareto as pareto
-from .search.select import select as select
+from .search.entry import select as select
+from .search.frontiers import frontier as frontier
+from .search.frontiers import pareto as pareto
 from .training.calibration import calibrate as calibrate
 from .training.comparison import compare as compare
 from .training.run import Run as Run

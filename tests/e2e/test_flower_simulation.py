@@ -11,7 +11,7 @@ import fedwise as fw
 from fedwise.data import synthetic
 from fedwise.flower.new import write_app
 from fedwise.pool.pool import Pool
-from fedwise.search.select import select
+from fedwise.search.entry import select
 from flower import quiet  # noqa: F401  # Flower, imported quietly and first
 from flower.generated import model_of, run_in_process
 from flower.processes import Process, Run, environment, free_ports, listening, wait_for

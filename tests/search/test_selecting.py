@@ -15,8 +15,8 @@ from fedwise.errors import FedwiseError
 from fedwise.objective.weights import Weights
 from fedwise.search import Point, frontier, pareto, select
 from fedwise.search.constraints import Constraints, Rules
+from fedwise.search.entry import More
 from fedwise.search.point import undominated
-from fedwise.search.select import More
 from search.pools import random_estimates
 
 ROOT = Path(fw.__file__).parent

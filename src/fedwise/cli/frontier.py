@@ -32,7 +32,7 @@ from .search_options import (
 )
 
 if TYPE_CHECKING:
-    from ..search.frontier import Frontier
+    from ..search.frontiers import Frontier
 
 
 def frontier(
@@ -68,7 +68,7 @@ def frontier(
     """
     from ..errors import FedwiseError
     from ..pool.pool import Pool
-    from ..search.frontier import frontier as search
+    from ..search.frontiers import frontier as search
 
     if pareto < 0 or pareto == 1:
         raise FedwiseError(f"pareto must be 0 or at least 2 points, got {pareto}")

@@ -29,7 +29,6 @@ __all__ = [
     "Effect",
     "Forecast",
     "Forecaster",
-    "FrontPoint",
     "Metrics",
     "Prediction",
     "Settings",
@@ -39,9 +38,6 @@ __all__ = [
     "predict",
     "with_forecast",
 ]
-
-#: The name of 0.1.0; the one `Point` is that of a frontier of losses.
-FrontPoint = TradeOff
 
 
 def predict(

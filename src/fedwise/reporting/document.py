@@ -18,8 +18,8 @@ from ..estimation import estimate
 from ..files import write_new
 from ..planning import Plan
 from ..pool.pool import Pool
-from ..search.frontier import Frontier
-from ..search.frontier import frontier as trace_frontier
+from ..search.frontiers import Frontier
+from ..search.frontiers import frontier as trace_frontier
 from ..search.selection import Selection
 from ..view import charts, outcome_charts, tables
 from ..view.alerts import Notice

@@ -62,10 +62,6 @@ class LocalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
             raise FedwiseError(f"mu must be a number of at least 0, got {self.mu}")
 
 
-#: The name in apps that 0.1.0 wrote.
-Settings = LocalSettings
-
-
 @dataclass(frozen=True, eq=False)
 class Instruction:
     """What the server asks of every participant of a round, beside the parameters.
