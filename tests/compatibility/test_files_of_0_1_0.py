@@ -263,7 +263,7 @@ def test_a_flower_node_goes_on_where_it_was(old: Path) -> None:
     from fedwise.flower import InProcessGrid, Policy, release_app, select_federation, train_app
     from fedwise.flower.training import write_vector
     from fedwise.training.encoding import Encoder
-    from fedwise.training.local import Settings
+    from fedwise.training.local import LocalSettings
     from fedwise.training.model import Model
     from flower.kit import first
 
@@ -273,7 +273,7 @@ def test_a_flower_node_goes_on_where_it_was(old: Path) -> None:
     model = Model.named("logistic", Encoder(plan.schema).width)
     app = release_app(policy="unused.toml")
     train_app(
-        app, schema=plan.schema, policy="unused.toml", model=model, settings=Settings(), weight="released"
+        app, schema=plan.schema, policy="unused.toml", model=model, settings=LocalSettings(), weight="released"
     )
     grid = InProcessGrid(app, [{"policy": "node/policy.toml"}])
     federation = select_federation(grid, plan, k=1, select=first, timeout=30, poll=0.01, grace=0.0)
