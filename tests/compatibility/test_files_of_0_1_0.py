@@ -273,7 +273,12 @@ def test_a_flower_node_goes_on_where_it_was(old: Path) -> None:
     model = Model.named("logistic", Encoder(plan.schema).width)
     app = release_app(policy="unused.toml")
     train_app(
-        app, schema=plan.schema, policy="unused.toml", model=model, settings=LocalSettings(), weight="released"
+        app,
+        schema=plan.schema,
+        policy="unused.toml",
+        model=model,
+        settings=LocalSettings(),
+        weight="released",
     )
     grid = InProcessGrid(app, [{"policy": "node/policy.toml"}])
     federation = select_federation(grid, plan, k=1, select=first, timeout=30, poll=0.01, grace=0.0)
