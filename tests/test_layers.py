@@ -7,6 +7,7 @@ import importlib
 import pkgutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -149,8 +150,9 @@ def test_public_names_exist() -> None:
         _ = fedwise.nonsense
 
 
-def modules() -> set[str]:
-    return {module.name for module in pkgutil.iter_modules([str(ROOT)])}
+@cache
+def modules() -> frozenset[str]:
+    return frozenset(module.name for module in pkgutil.iter_modules([str(ROOT)]))
 
 
 def test_no_module_shares_the_name_of_a_public_name() -> None:
@@ -205,6 +207,7 @@ def room(name: str) -> str | None:
     return parts[1] if len(parts) > 1 and parts[0] == "fedwise" and parts[1] in modules() else None
 
 
+@cache
 def doors(tree: Path = ROOT) -> dict[tuple[str, str], set[str]]:
     """Every import of one room by another, lazy and typing imports too, and the files that have it."""
     found: dict[tuple[str, str], set[str]] = {}
