@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import fedwise as fw
-from fedwise.reporting import Report, build_report
+from fedwise.reporting import Report
 from fedwise.search import select
 from fedwise.search.selection import Selection
 from reporting.report_kit import NAMES, make_pool, make_releases, metrics
@@ -39,7 +39,7 @@ def full_page(tmp_path_factory: pytest.TempPathFactory, small_schema: fw.Schema,
     folder = make_run(tmp_path_factory.mktemp("full") / "run", selection)
     for i, found in enumerate(make_releases(small_schema)):
         found.save(folder / "releases" / f"{i}.release.json")
-    return build_report(folder).html()
+    return fw.report(folder).html()
 
 
 @pytest.fixture(scope="session")

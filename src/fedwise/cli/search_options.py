@@ -43,10 +43,13 @@ ThreadsOption = Annotated[
 ]
 MaximiseOption = Annotated[
     str | None,
-    typer.Option(help="Maximise this forecast metric instead: balanced_accuracy, accuracy, f1, spd or eod."),
+    typer.Option(help="Maximise this forecast metric instead: auc, balanced_accuracy, f1, eod@rate, …"),
 ]
 SubjectOption = Annotated[
-    str, typer.Option(help="Limits for --maximise: spd=0.05,eod=0.1 (gaps at most, others at least).")
+    str,
+    typer.Option(
+        help="Limits for --maximise: eod@rate=0.1,auc=0.8 (gaps and losses at most, others at least)."
+    ),
 ]
 SmallestOption = Annotated[
     float | None, typer.Option(help="Smallest federation whose loss is within this of the best.")
