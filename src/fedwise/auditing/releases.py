@@ -45,7 +45,8 @@ Door = Callable[..., Release]
 ROWS = 500
 #: Two owners with the same rows: their noise must differ too.
 CLIENTS = ("audit one", "audit two")
-_STATISTICAL = 6
+#: Checks that share the risk of a false alarm.
+STATISTICAL = 6
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ def audit_releases(
     canaries = choose(plan, rows, rng)
     run = _run(plan, rows, canaries, trials, rng, door)
     residuals = Residuals(plan, run.noise, run.present)
-    share = (1 - confidence) / _STATISTICAL
+    share = (1 - confidence) / STATISTICAL
     modes = _modes(plan, run, share, trials)
     worst = max(modes, key=lambda mode: mode.mu_lower_bound)
     bound = max(mode.epsilon_lower_bound or 0.0 for mode in modes)
