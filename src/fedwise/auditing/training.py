@@ -38,7 +38,7 @@ from ..training.encoding import Rows
 from ..training.local import Instruction, LocalSettings, Update
 from ..training.model import Model
 from ..training.private import Privacy, private_update
-from .audit import auc, clopper_pearson, epsilon_lower_bound
+from .rates import auc, clopper_pearson, epsilon_lower_bound
 
 Floats = npt.NDArray[np.float64]
 #: `private_update`, or something broken in its place.

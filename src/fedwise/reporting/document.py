@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from .. import __version__
-from ..auditing.audit import Audit
+from ..auditing.outcome import Audit
 from ..errors import MissingExtra
 from ..estimation import estimate
 from ..files import write_new

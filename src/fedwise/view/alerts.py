@@ -130,8 +130,9 @@ def broken_audits(audits: list[AuditRow]) -> list[Notice]:
         Notice(
             level="stop",
             title=f"the attack beats the promise at ε = {audit.epsilon}",
-            text=f"Attack on {'all tables' if audit.attack == 'joint' else 'one table'}: AUC {audit.auc:.3f} where "
-            f"theory allows {audit.auc_theory:.3f}. Do not release with this build.",
+            text=f"Attack on {audit.target}: AUC {audit.auc:.3f} where theory allows {audit.auc_theory:.3f}. "
+            + "".join(f"{_sentence(found)} " for found in audit.findings)
+            + "Do not release with this build.",
         )
         for audit in broken
     ]

@@ -74,7 +74,7 @@ def audit(rows: Sequence[AuditRow]) -> Spec:
     values = [
         {
             "epsilon": row.epsilon if isinstance(row.epsilon, str) else f"{row.epsilon:g}",
-            "attack": "all tables" if row.attack == "joint" else "one table",
+            "attack": row.target,
             "auc": row.auc,
             "low": row.auc - 1.96 * row.auc_std_error,
             "high": row.auc + 1.96 * row.auc_std_error,

@@ -88,6 +88,14 @@ class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
     tpr_theory: float
     epsilon_lower_bound: float
     ok: bool
+    findings: list[str] = []
+
+    @property
+    def target(self) -> str:
+        """What was attacked, in words."""
+        return {"joint": "all tables", "single": "one table", "release": "whole releases"}.get(
+            self.attack, self.attack
+        )
 
 
 def client_rows(estimates: Estimates, selection: Selection) -> list[ClientRow]:
