@@ -1,5 +1,6 @@
 # The public API: every name of `fedwise`, and the module that has it.
 from .auditing.audit import audit as audit
+from .certificate import Certificate as Certificate
 from .errors import FedwiseError as FedwiseError
 from .estimation import estimate as estimate
 from .forecasting import Forecast as Forecast
@@ -23,6 +24,7 @@ from .search import Greedy as Greedy
 from .search import Selection as Selection
 from .search.frontier import frontier as frontier
 from .search.frontier import pareto as pareto
+from .search.paper import paper_bounds as paper_bounds
 from .search.select import select as select
 from .training.calibration import calibrate as calibrate
 from .training.comparison import compare as compare

@@ -11,6 +11,7 @@ from .console import ForceOption, JsonOption, SeedOption, print_json, print_tabl
 
 if TYPE_CHECKING:
     from ..objective.pfl import Weights
+    from ..pool.pool import Pool
     from ..search.problem import Objective
     from ..search.selection import Selection
 
@@ -87,6 +88,9 @@ def select(
     ] = "mlp",
     accept_flagged: FlaggedOption = False,
     evidence: Annotated[str, typer.Option(help="none, quick or full.")] = "quick",
+    bounds: Annotated[
+        bool, typer.Option("--bounds", help="Also state the paper's bounds, and which assumptions fail.")
+    ] = False,
     threads: ThreadsOption = None,
     seed: SeedOption = 0,
     output: Annotated[
@@ -95,7 +99,7 @@ def select(
     force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Choose the federation with the lowest loss, with error bars and a certificate.
+    """Choose the federation with the lowest loss; say what is proved about it and what the noise leaves open.
 
     Example: fedwise select releases/ -k 5 --include CA -o selection.json
     """
@@ -138,6 +142,8 @@ def select(
                 task, completed=done, total=max(total, 1), best=f"best loss {best:.6f}"
             ),
         )
+    if bounds:
+        selection = with_paper_bounds(pool, selection)
     if forecast or objective is not None:
         from ..forecasting import with_forecast
 
@@ -151,6 +157,15 @@ def select(
         typer.echo(",".join(selection.clients))
     if output is not None and not json:
         stderr().print(f"written to {output}", markup=False)
+
+
+def with_paper_bounds(pool: Pool, selection: Selection) -> Selection:
+    """The selection with the paper's bounds in its certificate."""
+    import msgspec
+
+    from ..search.paper import paper_bounds
+
+    return msgspec.structs.replace(selection, certificate=paper_bounds(pool, selection))
 
 
 def forecast_objective(maximise: str | None, subject_to: str, *, model: str = "mlp") -> Objective | None:
