@@ -5,7 +5,9 @@
 
 Census tables are released with simulated noise, a federation is selected, and the exact tables tell whether some
 single swap is truly better and by how much. Both are compared with what `fedwise.select` states: the chance of a
-better swap, the expected loss above the best swap, and what that stays below with a chance of 90%.
+better swap, the expected loss above the best swap, and what that stays below with a chance of 90%. For comparison,
+`far` is the loss above the best federation that annealing finds on the exact tables: it may be several swaps away,
+and nothing is stated about it.
 
 One task has one truth, so noise alone repeats the same near ties. Each seed therefore also draws `--parts` pools of
 30 clients at random. The design (a posterior draw for each client, Student's t with 10 degrees of freedom) was
@@ -119,6 +121,7 @@ def judge(tabled: Tabled, epsilon: float, seed: int, ks: list[int], redraws: int
             "regret_stated": stated.regret,
             "regret_bound": stated.regret_bound,
             "regret": max(0.0, loss - float(true.losses[0])),
+            "regret_far": max(0.0, loss - choose(truth, k, seed).loss),
             "nearest_chance": stated.nearest_chance,
             "nearest_better": int(order[int(swaps.outs[0]), int(swaps.ins[0])] < loss),
             "redraw_chance": bootstrap(estimates, k, seed, redraws) if redraws else None,
@@ -167,6 +170,7 @@ def show(lines: pl.DataFrame, console: Console) -> bool:
         "difference",
         "best swap better",
         "regret",
+        "far",
         "below 90% bound",
     ):
         table.add_column(head, justify="left" if head == "selections" else "right")
@@ -182,7 +186,7 @@ def show(lines: pl.DataFrame, console: Console) -> bool:
                 str(name), str(len(group)), f"{mean['chance']:.2f} / {mean['better']:.2f}",
                 f"{mean['chance'] - mean['better']:+.3f}",
                 f"{mean['nearest_chance']:.2f} / {mean['nearest_better']:.2f}",
-                f"{mean['regret_stated']:.5f} / {mean['regret']:.5f}", f"{covered:.0%}",
+                f"{mean['regret_stated']:.5f} / {mean['regret']:.5f}", f"{mean['regret_far']:.5f}", f"{covered:.0%}",
             )  # fmt: skip
     console.print(table)
     columns = ["chance", *(["redraw_chance"] if lines["redraw_chance"].null_count() == 0 else [])]
