@@ -11,8 +11,8 @@ import pytest
 
 import fedwise as fw
 from fedwise.auditing.rates import log_ratio
+from fedwise.bounds import global_bound
 from fedwise.calibration import fit_and_judge
-from fedwise.certificate import global_bound
 from fedwise.errors import DataError, FedwiseError, SchemaError
 from fedwise.estimation.shrinkage import _scaled_variance, positive
 from fedwise.objective.pfl import Weights

@@ -1,5 +1,6 @@
 # The public API: every name of `fedwise`, and the module that has it.
 from .auditing.audit import audit as audit
+from .certificate import Certificate as Certificate
 from .errors import FedwiseError as FedwiseError
 from .estimation import estimate as estimate
 from .forecasting import Forecast as Forecast
@@ -25,6 +26,7 @@ from .search import Selection as Selection
 from .search.entry import select as select
 from .search.frontiers import frontier as frontier
 from .search.frontiers import pareto as pareto
+from .search.paper import paper_bounds as paper_bounds
 from .training.calibration import calibrate as calibrate
 from .training.comparison import compare as compare
 from .training.run import Run as Run

@@ -126,7 +126,7 @@ MAY_IMPORT = {
     "objective": {"schema"},
     "estimation": {"schema", "objective", "planning"},
     "pool": {"schema", "objective", "planning", "owner", "estimation"},
-    "search": {"schema", "objective", "planning", "estimation", "pool", "certificate"},
+    "search": {"schema", "objective", "planning", "estimation", "pool", "certificate", "bounds"},
 }
 
 

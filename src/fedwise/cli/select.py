@@ -38,6 +38,7 @@ from .search_options import (
 )
 
 if TYPE_CHECKING:
+    from ..pool.pool import Pool
     from ..search.selection import Selection
 
 
@@ -73,6 +74,9 @@ def select(
     ] = "mlp",
     accept_flagged: FlaggedOption = False,
     evidence: Annotated[str, typer.Option(help="none, quick or full.")] = "quick",
+    bounds: Annotated[
+        bool, typer.Option("--bounds", help="Also state the paper's bounds, and which assumptions fail.")
+    ] = False,
     threads: ThreadsOption = None,
     seed: SeedOption = 0,
     output: Annotated[
@@ -81,7 +85,7 @@ def select(
     force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Choose the federation with the lowest loss, with error bars and a certificate.
+    """Choose the federation with the lowest loss; say what is proved about it and what the noise leaves open.
 
     Example: fedwise select releases/ -k 5 --include CA -o selection.json
     """
@@ -104,6 +108,8 @@ def select(
             smallest=smallest, representative=representative, evidence=evidence,  # type: ignore[arg-type]
             seed=seed, threads=threads, progress=best,
         )  # fmt: skip
+    if bounds:
+        selection = with_paper_bounds(pool, selection)
     if forecast or objective is not None:
         from ..forecasting import with_forecast
 
@@ -117,6 +123,15 @@ def select(
         typer.echo(",".join(selection.clients))
     if output is not None and not json:
         stderr().print(f"written to {output}", markup=False)
+
+
+def with_paper_bounds(pool: Pool, selection: Selection) -> Selection:
+    """The selection with the paper's bounds in its certificate."""
+    import msgspec
+
+    from ..search.paper import paper_bounds
+
+    return msgspec.structs.replace(selection, certificate=paper_bounds(pool, selection))
 
 
 def show(selection: Selection) -> None:
