@@ -68,7 +68,7 @@ def serve(folder: Path) -> None:
             )
         else:
             network = model.Model.named(name, rows.width)
-        instruction = local.Instruction(local.Settings(batch=32))
+        instruction = local.Instruction(local.LocalSettings(batch=32))
         vector = network.initial(0)
         began = time.process_time()
         private.private_update(

@@ -22,7 +22,7 @@ import numpy as np
 
 from fedwise.data import acs, synthetic
 from fedwise.training.federation import Prepared, prepare
-from fedwise.training.local import Settings, log_losses, orders, predict
+from fedwise.training.local import LocalSettings, log_losses, orders, predict
 from fedwise.training.model import Model, Vector
 from fedwise.training.simulate import Config, simulate
 
@@ -178,7 +178,7 @@ def main() -> None:
         f"{source}: {len(prepared.train)} clients, {rows} training rows, {model.inputs} inputs, {os.cpu_count()} cores"
     )
     slow = 3 if options.quick else options.slow_rounds
-    config = Config(rounds=options.rounds, replicates=0, settings=Settings(), evaluate_every=10**9)
+    config = Config(rounds=options.rounds, replicates=0, settings=LocalSettings(), evaluate_every=10**9)
     simulate(prepared, prepared.clients, Config(rounds=1, replicates=0))  # compile, outside the clock
 
     def line(name: str, clock: Clock, rounds: int, *more: str) -> None:

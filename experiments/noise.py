@@ -27,7 +27,7 @@ import census
 from census import Tabled
 from store import RESULTS, write_table
 
-from fedwise.certificate import global_bound, local_bound
+from fedwise.bounds import global_bound, local_bound
 from fedwise.objective.information import gradient, information, pointwise
 from fedwise.planning import plan
 

@@ -1,148 +1,89 @@
-"""Certificates: the paper's bounds, their inverses, and the simulation behind them."""
+"""Certificates: what people read, from this version and from files of 0.1.0."""
 
 from __future__ import annotations
 
-import dataclasses
-import math
+import re
+from pathlib import Path
 
-import numpy as np
 import pytest
 
-from fedwise.certificate import (
-    LEVEL,
-    certify,
-    expected_supremum,
-    global_bound,
-    local_bound,
-    noise_covariance,
-    slopes,
-    tolerance,
+from fedwise.certificate import Assumption, Certificate, in_words, noise_sentence
+from fedwise.search import Selection
+
+OLD = sorted((Path(__file__).parent / "compatibility/v0_1_0/selections").glob("*.json"))
+
+
+@pytest.mark.parametrize(
+    ("chance", "words"),
+    [
+        (0.0, "below 5%"),
+        (0.049, "below 5%"),
+        (0.05, "about 5%"),
+        (0.583, "about 60%"),
+        (0.95, "about 95%"),
+        (0.951, "above 95%"),
+        (1.0, "above 95%"),
+    ],
 )
-from fedwise.objective.pfl import Weights, loss
-from search.pools import random_estimates
-
-WEIGHTS = Weights()
+def test_chances_are_rounded_to_what_they_can_bear(chance, words):
+    assert in_words(chance) == words
 
 
-@pytest.fixture(scope="module")
-def clear():
-    """High signal-to-noise: thousands of records, noise of two."""
-    estimates = random_estimates(8, seed=3, rows=60_000, plain=True)
-    return dataclasses.replace(estimates, sigmas=np.full(estimates.layout.tables, 2.0))
-
-
-def test_bounds_and_their_inverse():
-    assert local_bound(5, 0.2, 0.1) == pytest.approx(math.exp(-5))
-    assert local_bound(5, 0.0, 0.1) == 1.0
-    assert local_bound(5, 0.1, 0.0) == 0.0
-    for supremum, sigma in [(0.01, 0.02), (0.3, 0.001), (0.0, 1.0)]:
-        assert global_bound(tolerance(supremum, sigma), supremum, sigma) == pytest.approx(LEVEL)
-        assert global_bound(2 * supremum, supremum, sigma) == 1.0
-    # The paper: six standard deviations of room fail with probability below 1e-7.
-    assert global_bound(2 * (0.5 + 6 * 0.1), 0.5, 0.1) < 1e-7
-
-
-def test_slopes_are_derivatives(clear):
-    members = np.array([0, 2, 5])
-    slope = slopes(clear, members[None, :], WEIGHTS)[0]
-    rng = np.random.default_rng(0)
-    for cell in rng.choice(clear.layout.cells, 12, replace=False):
-        step = 0.05
-        up, down = clear.cells.copy(), clear.cells.copy()
-        up[0, cell] += step
-        down[0, cell] -= step
-        rise = loss(dataclasses.replace(clear, cells=up), members, WEIGHTS) - loss(
-            dataclasses.replace(clear, cells=down), members, WEIGHTS
-        )
-        assert slope[cell] == pytest.approx(rise / (2 * step), rel=1e-3, abs=1e-10)
-
-
-def test_covariance_is_that_of_redrawn_noise(clear):
-    # 2,000 draws: a relative standard error of a variance of √(2/2000) = 3.2%; 16% is five of them.
-    federations = np.array([[0, 1, 2], [0, 1, 3], [4, 5, 6]])
-    rng = np.random.default_rng(1)
-    true = [loss(clear, f, WEIGHTS) for f in federations]
-    noise = np.empty((2000, 3))
-    for d in range(len(noise)):
-        drawn = dataclasses.replace(clear, cells=clear.cells + rng.normal(0, 2.0, clear.cells.shape))
-        noise[d] = [loss(drawn, f, WEIGHTS) for f in federations]
-    found = np.cov((noise - true).T)
-    expected = noise_covariance(clear, federations, WEIGHTS)
-    np.testing.assert_allclose(np.diag(found), np.diag(expected), rtol=0.16)
-    assert found[0, 1] == pytest.approx(expected[0, 1], rel=0.2)
-    assert expected[0, 2] == 0.0
-    assert abs(found[0, 2]) < 5 * math.sqrt(expected[0, 0] * expected[2, 2] / 2000)
-
-
-def test_expected_supremum_of_known_processes():
-    rng = np.random.default_rng(0)
-    # One federation: E|N(0, 1)| = √(2/π). The common slope over one client of one gives the same.
-    assert expected_supremum(np.eye(1), 1, 1, 1.0, rng) == pytest.approx(math.sqrt(2 / math.pi), rel=0.15)
-    # Independent federations reach higher than one; identical ones do not.
-    many = expected_supremum(np.eye(100), 1, 1, 0.0, rng)
-    same = expected_supremum(np.ones((100, 100)), 1, 1, 0.0, rng)
-    assert many == pytest.approx(2.75, rel=0.1)
-    assert same == pytest.approx(math.sqrt(2 / math.pi), rel=0.15)
-
-
-def test_certificate_of_a_clear_case(clear):
-    certificate = certify(clear, (0, 1, 2), WEIGHTS, statement="found", neighbour=(0.05, (0, 1, 3)))
-    assert certificate.sigma == pytest.approx(
-        math.sqrt(noise_covariance(clear, np.array([[0, 1, 2]]), WEIGHTS)[0, 0])
+def test_the_sentence_about_noise():
+    assert noise_sentence(0.61, 0.0021, 0.0064) == (
+        "Some single swap is truly better with a chance of about 60%; the expected loss above the best swap is "
+        "0.0021, with a chance of 90% at most 0.0064."
     )
-    assert certificate.local_bound == pytest.approx(local_bound(3, 0.05, certificate.sigma))
-    assert certificate.mu > 2 * certificate.expected_sup > 0
-    assert certificate.global_bound == pytest.approx(LEVEL)
-    assert certificate.neighbour_chance < 0.01
-    holds = {a.text.split(":")[0]: a.holds for a in certificate.assumptions}
-    assert holds["high signal-to-noise"]
+    assert "chance below 5%" in noise_sentence(0.01, 0.0, 0.0)
+    assert "nothing is lost" in noise_sentence(0.01, 0.0, 0.0)
 
 
-def test_the_bound_covers_what_happens(clear):
-    # The true gap of two neighbours, and how often noise turns it: the bound must not be beaten.
-    federations = [np.array([0, 1, 2]), np.array([0, 1, 3])]
-    true = [loss(clear, f, WEIGHTS) for f in federations]
-    gap = abs(true[1] - true[0])
-    sigma_wanted = gap  # noise so large that misordering is common
-    scale = sigma_wanted / math.sqrt(noise_covariance(clear, np.stack(federations), WEIGHTS)[0, 0])
-    loud = dataclasses.replace(clear, sigmas=clear.sigmas * scale)
-    rng = np.random.default_rng(2)
-    turned = 0
-    for _ in range(400):
-        drawn = dataclasses.replace(loud, cells=loud.cells + rng.normal(0, 2.0 * scale, loud.cells.shape))
-        losses = [loss(drawn, f, WEIGHTS) for f in federations]
-        turned += (losses[1] - losses[0]) * (true[1] - true[0]) < 0
-    order = np.argsort(true)
-    certificate = certify(
-        loud, federations[order[0]], WEIGHTS, statement="", neighbour=(gap, tuple(federations[order[1]]))
+def test_what_was_not_asked_for_is_not_said():
+    bare = Certificate(statement="found", noise_statement="open")
+    assert bare.paper == ()
+    assert str(bare) == "found\nopen"
+
+
+def test_assumptions_stand_in_front():
+    certificate = Certificate(
+        statement="found",
+        noise_statement="open",
+        local_bound=0.2,
+        mu=0.1,
+        global_bound=0.05,
+        loss_spread=0.3,
+        assumptions=(Assumption("clear cells", False, "20% are"), Assumption("known error", True, "given")),
     )
-    # 400 draws: five standard errors of a share are at most 0.125.
-    assert turned / 400 <= certificate.local_bound + 0.125
-    assert turned / 400 == pytest.approx(certificate.neighbour_chance, abs=0.125)
-
-
-def test_low_signal_is_said(clear):
-    loud = dataclasses.replace(clear, sigmas=np.full(clear.layout.tables, 5000.0))
-    certificate = certify(loud, (0, 1, 2), WEIGHTS, statement="found", simulated=True)
-    broken = {a.text.split(":")[0] for a in certificate.assumptions if not a.holds}
-    assert "high signal-to-noise" in broken
-    assert "the noise is the private one, drawn by each client" in broken
-    assert not certificate.sound
-    assert "assumption not met: high signal-to-noise" in str(certificate)
-
-
-def test_no_noise_is_said():
-    certificate = certify(random_estimates(5), (0, 1), WEIGHTS, statement="found", neighbour=(0.1, (0, 2)))
-    assert "no noise" in certificate.noise_statement
-    assert "nothing is private" in certificate.noise_statement
-    assert (certificate.sigma, certificate.mu, certificate.local_bound) == (0.0, 0.0, 0.0)
-
-
-def test_a_known_standard_error_scales_the_process(clear):
-    raw = certify(clear, (0, 1, 2), WEIGHTS, statement="", neighbour=(0.05, (0, 1, 3)))
-    half = certify(
-        clear, (0, 1, 2), WEIGHTS, statement="", neighbour=(0.05, (0, 1, 3)), std_error=raw.sigma / 2
+    assert certificate.paper == (
+        "assumptions not met: clear cells (20% are)",
+        "local bound: the best single swap is truly better with probability at most 0.2",
+        "global bound: the true loss is within 0.1 of the best, except with probability 0.05",
     )
-    assert half.sigma == pytest.approx(raw.sigma / 2)
-    assert half.expected_sup == pytest.approx(raw.expected_sup / 2)
-    assert half.neighbour_error == pytest.approx(raw.neighbour_error / 2)
+
+
+@pytest.mark.parametrize(
+    "empty",
+    [
+        {"local_bound": 0.5},
+        {"local_bound": 1.0},
+        {"mu": 0.3, "global_bound": 0.05, "loss_spread": 0.3},
+        {"mu": 0.1, "global_bound": 1.0, "loss_spread": 0.3},
+        {"mu": 0.1, "global_bound": 0.05},
+    ],
+)
+def test_an_empty_bound_is_no_number(empty):
+    (line,) = Certificate(statement="", noise_statement="", **empty).paper
+    assert "says nothing here" in line
+    assert not re.search(r"\d", line)
+
+
+@pytest.mark.parametrize("path", OLD, ids=lambda path: path.stem)
+def test_files_of_0_1_0_are_read_in_the_new_words(path):
+    """Their sentences promised numbers that excluded nothing: they are not repeated."""
+    certificate = Selection.load(path).certificate
+    if certificate.mu:
+        assert "probability" in certificate.noise_statement
+        assert "Not measured" in certificate.left_open
+    else:
+        assert certificate.left_open == certificate.noise_statement
+    assert certificate.statement in str(certificate)

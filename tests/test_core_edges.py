@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 
 import fedwise as fw
-from fedwise.auditing.audit import _log_ratio
+from fedwise.auditing.rates import log_ratio
+from fedwise.bounds import global_bound
 from fedwise.calibration import fit_and_judge
-from fedwise.certificate import global_bound
 from fedwise.errors import DataError, FedwiseError, SchemaError
 from fedwise.estimation.shrinkage import _scaled_variance, positive
 from fedwise.objective.pfl import Weights
@@ -97,7 +97,7 @@ def test_a_metric_without_a_goal_is_refused() -> None:
 
 
 def test_ratios_at_the_ends() -> None:
-    assert _log_ratio(0.0, 0.5) == -math.inf
-    assert _log_ratio(-0.1, 0.0) == -math.inf
-    assert _log_ratio(0.5, 0.0) == math.inf
-    assert _log_ratio(0.5, 0.25) == pytest.approx(math.log(2))
+    assert log_ratio(0.0, 0.5) == -math.inf
+    assert log_ratio(-0.1, 0.0) == -math.inf
+    assert log_ratio(0.5, 0.0) == math.inf
+    assert log_ratio(0.5, 0.25) == pytest.approx(math.log(2))

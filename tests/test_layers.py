@@ -7,6 +7,7 @@ import importlib
 import pkgutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ import fedwise
 
 ROOT = Path(fedwise.__file__).parent
 #: Packages that import the core and are never imported by it.
-UPPER = ("auditing", "training", "flower", "view", "reporting", "explore", "cli", "data")
+UPPER = ("auditing", "training", "rehearsal", "flower", "view", "reporting", "explore", "cli", "data")
 #: What the core may use besides the standard library.
 ALLOWED = {
     "fedwise", "numpy", "scipy", "numba", "polars", "opendp", "msgspec", "tomli_w", "filelock", "lazy_loader"
@@ -25,8 +26,8 @@ HEAVY = ("numba", "polars", "torch", "opendp", "scipy", "flwr", "pandas", "pyarr
 #: The rooms of the house, inner ones first. A room may import those before it, and none after.
 ROOMS = (
     "errors", "files", "cache", "schema", "privacy", "objective", "allocation", "planning", "owner", "estimation",
-    "pool", "certificate", "search", "forecasting", "doubling", "data", "calibration", "training", "auditing", "flower",
-    "view", "reporting", "explore", "cli",
+    "pool", "certificate", "bounds", "search", "forecasting", "doubling", "data", "identification", "calibration",
+    "training", "rehearsal", "auditing", "flower", "view", "reporting", "explore", "cli",
 )  # fmt: skip
 #: Imports against that order that are still to be removed; a line goes when its import is gone, none is added.
 BACKWARD: set[tuple[str, str]] = set()
@@ -149,8 +150,9 @@ def test_public_names_exist() -> None:
         _ = fedwise.nonsense
 
 
-def modules() -> set[str]:
-    return {module.name for module in pkgutil.iter_modules([str(ROOT)])}
+@cache
+def modules() -> frozenset[str]:
+    return frozenset(module.name for module in pkgutil.iter_modules([str(ROOT)]))
 
 
 def test_no_module_shares_the_name_of_a_public_name() -> None:
@@ -161,6 +163,30 @@ def test_no_module_shares_the_name_of_a_public_name() -> None:
         importlib.import_module(f"fedwise.{name}")
     for name in set(VERBS) & set(fedwise.__all__):
         assert callable(getattr(fedwise, name)), name
+
+
+def shadowed(package: Path, tree: ast.Module | None = None) -> set[str]:
+    """Names of a package's own that are also modules of it: which one an import gives depends on what ran before."""
+    tree = tree or ast.parse((package / "__init__.py").read_text(encoding="utf-8"))
+    own: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom):
+            own |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            own.add(node.name)
+    return own & {module.name for module in pkgutil.iter_modules([str(package)])}
+
+
+@pytest.mark.parametrize(
+    "package", sorted(path.parent for path in ROOT.rglob("__init__.py")), ids=lambda path: path.name
+)
+def test_no_package_has_a_module_and_a_name_of_one_spelling(package: Path) -> None:
+    assert shadowed(package) == set()
+
+
+def test_the_check_of_spellings_can_fail() -> None:
+    found = shadowed(ROOT / "search", ast.parse("from .entry import select as point\ndef exact(): ...\n"))
+    assert found == {"point", "exact"}
 
 
 def test_importing_is_fast() -> None:
@@ -181,6 +207,7 @@ def room(name: str) -> str | None:
     return parts[1] if len(parts) > 1 and parts[0] == "fedwise" and parts[1] in modules() else None
 
 
+@cache
 def doors(tree: Path = ROOT) -> dict[tuple[str, str], set[str]]:
     """Every import of one room by another, lazy and typing imports too, and the files that have it."""
     found: dict[tuple[str, str], set[str]] = {}
@@ -240,4 +267,59 @@ def test_the_checks_of_rooms_can_fail() -> None:
     lazy = ast.parse("def f():\n    from ..search import select\n")
     assert {room(name) for name in imports(ROOT / "pool" / "pool.py", lazy)} == {"search"}
     typing = ast.parse("if TYPE_CHECKING:\n    from ..training.run import Run\n")
-    assert {room(name) for name in imports(ROOT / "search" / "select.py", typing)} == {"training"}
+    assert {room(name) for name in imports(ROOT / "search" / "entry.py", typing)} == {"training"}
+
+
+#: A function longer than this hides a second one, and so does a public function with more settings.
+LONGEST, MOST = 80, 12
+
+
+def functions(path: Path, tree: ast.AST | None = None) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    nodes = ast.walk(tree or ast.parse(path.read_text(encoding="utf-8")))
+    return [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def too_long(path: Path, tree: ast.AST | None = None) -> dict[str, int]:
+    """Functions above the limit, with their lines; decorators are not counted."""
+    lines = {node.name: (node.end_lineno or 0) - node.lineno + 1 for node in functions(path, tree)}
+    return {name: count for name, count in lines.items() if count > LONGEST}
+
+
+def too_wide(path: Path, tree: ast.AST | None = None) -> dict[str, int]:
+    """Public functions above the limit, with their parameters; ``self``, ``cls`` and a ``**`` do not count.
+
+    A command of the command line has as many as it has options, and a compiled kernel takes arrays, not objects.
+    """
+    found = {}
+    for node in functions(path, tree):
+        compiled = bool(
+            {"numba", "_compile"} & {ast.unparse(one).split(".")[0] for one in node.decorator_list}
+        )
+        if node.name.startswith("_") or compiled or path.parent.name == "cli":
+            continue
+        given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+        count = sum(argument.arg not in ("self", "cls") for argument in given)
+        if count > MOST:
+            found[node.name] = count
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
+def test_functions_stay_short_and_take_few_parameters(path: Path) -> None:
+    assert too_long(path) == {}
+    assert too_wide(path) == {}
+
+
+def test_the_measures_of_functions_can_fail() -> None:
+    long = ast.parse("def f():\n" + "    pass\n" * LONGEST)
+    assert too_long(ROOT / "planning.py", long) == {"f": LONGEST + 1}
+    names = ", ".join(f"a{i}" for i in range(MOST))
+    wide = ast.parse(
+        f"class A:\n    def f(self, {names}, *, last): ...\n    def _g(self, {names}, last): ..."
+    )
+    assert too_wide(ROOT / "planning.py", wide) == {"f": MOST + 1}
+    assert too_wide(ROOT / "cli" / "train.py", wide) == {}
+    exact = ast.parse(
+        f"class A:\n    def f(self, {names}, **more): ...\n@_compile\ndef g({names}, last): ..."
+    )
+    assert too_wide(ROOT / "planning.py", exact) == {}

@@ -1,6 +1,6 @@
-"""Branches: does the core's coverage reach the bound? Reads what ``coverage json`` wrote.
+"""Branches: does the coverage of all of src reach the bound? Reads what ``coverage json`` wrote.
 
-    coverage json -o coverage.json && python tools/branches.py coverage.json --least 95
+    coverage json -o coverage.json && python tools/branches.py coverage.json --least 90
 
 `coverage report --fail-under` mixes lines and branches; the promise is about branches alone. Prints the files with
 branches that no test takes, worst first. Exit code 1 below the bound.
@@ -18,7 +18,7 @@ def main() -> int:
     """Count, print, and compare with the bound."""
     parser = argparse.ArgumentParser(description="Share of branches that tests take.")
     parser.add_argument("file", type=Path, help="output of coverage json")
-    parser.add_argument("--least", type=float, default=95.0, help="least per cent of branches [95]")
+    parser.add_argument("--least", type=float, default=90.0, help="least per cent of branches [90]")
     options = parser.parse_args()
     found = json.loads(options.file.read_text(encoding="utf-8"))
     missed = {

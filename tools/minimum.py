@@ -28,7 +28,8 @@ TOOLS = ("hypothesis", "pytest", "pytest-timeout", "pandas", "pyarrow", "dp-acco
 #: Tests of the core and its command line: none imports an extra.
 CORE_TESTS = (
     "tests/test_allocation.py", "tests/test_files.py", "tests/test_planning.py", "tests/test_certificate.py",
-    "tests/schema", "tests/privacy", "tests/owner/test_release.py", "tests/owner/test_tables.py",
+    "tests/test_bounds.py", "tests/schema", "tests/privacy", "tests/owner/test_release.py",
+    "tests/owner/test_tables.py",
     "tests/owner/test_noise.py", "tests/owner/test_ledger.py", "tests/pool", "tests/estimation", "tests/search",
     "tests/forecasting", "tests/cli/test_release_commands.py",
 )  # fmt: skip

@@ -1,5 +1,6 @@
 # The public API: every name of `fedwise`, and the module that has it.
 from .auditing.audit import audit as audit
+from .certificate import Certificate as Certificate
 from .doubling.draw import Doubles as Doubles
 from .doubling.draw import doubles as doubles
 from .errors import FedwiseError as FedwiseError
@@ -15,6 +16,9 @@ from .owner.release import release as release
 from .planning import Plan as Plan
 from .planning import plan as plan
 from .pool.pool import Pool as Pool
+from .rehearsal.performance import Rehearsed as Rehearsed
+from .rehearsal.workflow import rehearse as rehearse
+from .reporting.source import report as report
 from .schema import Column as Column
 from .schema import Role as Role
 from .schema import Schema as Schema
@@ -23,9 +27,10 @@ from .search import Constraints as Constraints
 from .search import Exact as Exact
 from .search import Greedy as Greedy
 from .search import Selection as Selection
-from .search.frontier import frontier as frontier
-from .search.frontier import pareto as pareto
-from .search.select import select as select
+from .search.entry import select as select
+from .search.frontiers import frontier as frontier
+from .search.frontiers import pareto as pareto
+from .search.paper import paper_bounds as paper_bounds
 from .training.calibration import calibrate as calibrate
 from .training.comparison import compare as compare
 from .training.run import Run as Run

@@ -7,7 +7,8 @@ Federations of varying size are trained; differential evolution (Storn & Price 1
 
 Rank correlation ignores scale, so only the direction of the weights matters; they are reported with the
 largest equal to 2, as the paper's are. What fits one sample of federations need not fit the next, so
-weights are fitted on one half and judged on the other.
+weights are fitted on one half and judged on the other. Different weights often fit equally well: several restarts
+show how far they spread, and `identification` which balance of the terms the data determines.
 """
 
 from __future__ import annotations
@@ -23,10 +24,15 @@ from scipy.stats import rankdata
 
 from .errors import FedwiseError
 from .files import format_toml
+from .identification import Identification, identify
 from .objective.pfl import Weights
 
 Floats = npt.NDArray[np.float64]
 Goal = Literal["utility", "fairness"]
+
+WEIGHT_NAMES = ("alpha", "beta", "gamma", "lam")
+#: Fits from different starts; each is a quarter of the work of one long fit.
+RESTARTS = 5
 
 #: Weights to compare with: the paper's, and what one would try without any calibration.
 BASELINES: Mapping[str, Weights] = {
@@ -55,6 +61,22 @@ class Judgement(msgspec.Struct, frozen=True):
     correlations: list[Correlation]
 
 
+class Restart(msgspec.Struct, frozen=True):
+    """One fit from a start of its own, and its score on the federations it was fitted on."""
+
+    weights: Weights
+    score: float
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """Quantiles of one weight over the restarts, each scaled so that its largest weight is 2."""
+
+    weight: str
+    low: float
+    median: float
+    high: float
+
+
 class Calibration(msgspec.Struct, frozen=True):
     """Fitted weights, and how they and the baselines do on the held-out half."""
 
@@ -62,6 +84,10 @@ class Calibration(msgspec.Struct, frozen=True):
     fitted_on: int
     judged_on: int
     judgements: list[Judgement]
+    restarts: list[Restart] = []
+    spread: list[Spread] = []
+    identified: Identification | None = None
+    notes: list[str] = []
 
     def to_toml(self) -> str:
         """A ``weights.toml`` that `plan` and `select` take."""
@@ -73,9 +99,8 @@ class Calibration(msgspec.Struct, frozen=True):
                 f"{c.metric} {c.value:+.2f} [{c.low:+.2f}, {c.high:+.2f}]" for c in judgement.correlations
             )
             lines.append(f"# {judgement.name}: score {judgement.score:.3f}; {shown}")
-        weights = {
-            name: float(f"{getattr(self.weights, name):.6g}") for name in ("alpha", "beta", "gamma", "lam")
-        }
+        lines += [f"# {note}" for note in self.notes]
+        weights = {name: float(f"{getattr(self.weights, name):.6g}") for name in WEIGHT_NAMES}
         return "\n".join(lines) + "\n" + format_toml({"weights": weights})
 
 
@@ -113,25 +138,79 @@ def fit_and_judge(
             raise FedwiseError(f"metric '{name}' must have one finite value for each federation")
     order = np.random.default_rng(seed).permutation(count)
     first, second = order[: count // 2], order[count // 2 :]
-    fitted = fit(terms[first], {n: v[first] for n, v in metrics.items()}, goals, seed=seed)
+    given = {n: v[first] for n, v in metrics.items()}
+    restarts = fit_restarts(terms[first], given, goals, seed=seed)
+    fitted = restarts[0].weights
     held_out = {n: v[second] for n, v in metrics.items()}
     judged = [
         judge(name, weights, terms[second], held_out, goals, seed=seed, resamples=resamples)
         for name, weights in {"calibrated": fitted, **BASELINES}.items()
     ]
-    return Calibration(weights=fitted, fitted_on=len(first), judged_on=len(second), judgements=judged)
+    ranks = {n: _ranks(v) for n, v in given.items()}
+
+    def score(weights: Floats) -> Floats:
+        return _scores(_losses(terms[first], weights.T).T, ranks, goals)
+
+    identified = identify(terms[first], score, restarts[0].score, seed=seed)
+    return Calibration(
+        weights=fitted,
+        fitted_on=len(first),
+        judged_on=len(second),
+        judgements=judged,
+        restarts=restarts,
+        spread=_spread(restarts),
+        identified=identified,
+        notes=[identified.says, *_compare(judged)],
+    )
+
+
+def _spread(restarts: list[Restart]) -> list[Spread]:
+    found = []
+    for name in WEIGHT_NAMES:
+        low, median, high = np.quantile([getattr(r.weights, name) for r in restarts], [0.05, 0.5, 0.95])
+        found.append(Spread(name, float(low), float(median), float(high)))
+    return found
+
+
+def _compare(judged: list[Judgement]) -> list[str]:
+    """A warning where the calibration gained nothing on federations held back."""
+    calibrated, paper = judged[0], next(j for j in judged if j.name == "paper")
+    if calibrated.score > paper.score:
+        return []
+    return [
+        f"the calibrated weights are no better than the paper's on federations held back: score "
+        f"{calibrated.score:.2f} against {paper.score:.2f}; keep the paper's"
+    ]
 
 
 def fit(terms: Floats, metrics: Mapping[str, Floats], goals: Mapping[str, Goal], *, seed: int = 0) -> Weights:
     """Weights with the best score on the given federations."""
+    return fit_restarts(terms, metrics, goals, seed=seed)[0].weights
+
+
+def fit_restarts(
+    terms: Floats,
+    metrics: Mapping[str, Floats],
+    goals: Mapping[str, Goal],
+    *,
+    seed: int = 0,
+    restarts: int = RESTARTS,
+) -> list[Restart]:
+    """Fits from `restarts` different starts, the best first."""
     ranks = {name: _ranks(values) for name, values in metrics.items()}
 
-    def badness(direction: Floats) -> float:
-        return -_score(_losses(terms, direction), ranks, goals)
+    def badness(directions: Floats) -> Floats:
+        return -_scores(_losses(terms, directions).T, ranks, goals)
 
-    found = differential_evolution(badness, [(0.0, 1.0)] * 4, seed=seed, tol=1e-8, maxiter=300, polish=False)
-    scaled = 2.0 * found.x / max(float(np.max(found.x)), 1e-12)
-    return Weights(*(round(float(w), 4) for w in scaled))
+    found = []
+    for number in range(restarts):
+        ended = differential_evolution(
+            badness, [(0.0, 1.0)] * 4, seed=seed + 1000 * number, tol=1e-8, popsize=8, maxiter=100, polish=False,
+            vectorized=True, updating="deferred",
+        )  # fmt: skip
+        scaled = 2.0 * ended.x / max(float(np.max(ended.x)), 1e-12)
+        found.append(Restart(Weights(*(round(float(w), 4) for w in scaled)), -float(ended.fun)))
+    return sorted(found, key=lambda each: -each.score)
 
 
 def judge(
@@ -164,8 +243,9 @@ def spearman(x: Floats, y: Floats) -> float:
     return float(np.dot(_ranks(x), _ranks(y)))
 
 
-def _losses(terms: Floats, direction: Floats) -> Floats:
-    return np.asarray(terms @ (direction * np.array([1.0, 1.0, 1.0, -1.0])))
+def _losses(terms: Floats, directions: Floats) -> Floats:
+    """Loss of each federation under weights of shape (4,), or (4, sets)."""
+    return np.asarray((terms * np.array([1.0, 1.0, 1.0, -1.0])) @ directions)
 
 
 def _ranks(values: Floats) -> Floats:
@@ -177,10 +257,15 @@ def _ranks(values: Floats) -> Floats:
 
 
 def _score(losses: Floats, ranks: Mapping[str, Floats], goals: Mapping[str, Goal]) -> float:
+    return float(_scores(losses[None], ranks, goals)[0])
+
+
+def _scores(losses: Floats, ranks: Mapping[str, Floats], goals: Mapping[str, Goal]) -> Floats:
+    """Scores of many sets of weights at once, from losses of shape (sets, federations)."""
     own = _ranks(losses)
-    found: dict[str, list[float]] = {"utility": [], "fairness": []}
-    for name, values in ranks.items():
-        found[goals[name]].append(float(np.dot(own, values)))
-    fairness = float(np.mean(found["fairness"])) if found["fairness"] else 0.0
-    utility = float(np.mean(found["utility"])) if found["utility"] else 0.0
-    return fairness - utility
+    total = np.zeros(len(losses))
+    for goal, sign in (("fairness", 1.0), ("utility", -1.0)):
+        found = [own @ values for name, values in ranks.items() if goals[name] == goal]
+        if found:
+            total += sign * np.mean(found, axis=0)
+    return total

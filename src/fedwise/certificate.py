@@ -1,44 +1,22 @@
-"""Certificate: how sure one may be of a selection, under which assumptions, and whether they hold.
+"""Certificate: what the search proved about a selection, and what the noise leaves open.
 
-Two kinds of doubt are kept apart. *Search*: is there a federation with a lower estimated loss? The
-search method answers that. *Noise*: would the true losses order federations as the estimated ones do?
-The paper's two bounds answer that, for noise that is Gaussian to first order:
+Two doubts are kept apart, and people read them under two headings, *proved* and *left open*. Proved is what the
+search did: whether a federation with a lower *estimated* loss exists. Left open is what nobody can see through
+the noise: the chance that some single swap is *truly* better, and how much better (`search.doubt`).
 
-    local    Pr(W' is truly better | gap Δ) ≤ exp(−kΔ² / (4σ²_PFL))
-    global   Pr(W* is not within μ of the best) ≤ 2·exp(−(μ/2 − E‖ξ‖∞)² / (2σ²_PFL)),  μ > 2·E‖ξ‖∞
-
-The local bound rests on Var(ξ_W − ξ_W') = 2σ²_PFL / k for federations that share k − 1 clients. That
-presumes equal clients: the same slope of the loss at W and W', and the same noise from each member. So
-`neighbour_error` gives the standard deviation of the difference with the slopes at hand, and
-`neighbour_chance` the normal tail it implies, without the presumption.
+The paper's two bounds are filled in on request (`fedwise.paper_bounds`). Their assumptions hardly ever hold at
+ε = 1, so they are shown with what is not met in front, and a bound that excludes nothing is not shown as a number.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
-from .estimation.estimates import Estimates
-from .objective.information import ONE_RECORD, gradient
-from .objective.weights import Weights, pair_weights
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-
-#: Chance of error the global tolerance μ is stated for.
-LEVEL = 0.05
-_SAMPLE = 128
-_DRAWS = 400
-#: A cell is well above its noise from this many standard deviations on.
-_CLEAR = 3.0
+_NOTHING = "says nothing here"
 
 
 class Assumption(msgspec.Struct, frozen=True):
-    """Something the bounds rest on, whether it holds here, and what was found."""
+    """Something the paper's bounds rest on, whether it holds here, and what was found."""
 
     text: str
     holds: bool
@@ -46,28 +24,36 @@ class Assumption(msgspec.Struct, frozen=True):
 
 
 class Certificate(msgspec.Struct, frozen=True, kw_only=True):
-    """What is certain about a selection.
+    """What is proved about a selection, and what is left open.
 
     Parameters
     ----------
     statement
         What the search proves, in one sentence.
     noise_statement
-        What the noise allows to say, in one sentence.
+        What the noise leaves open, in one sentence. Show `left_open`, which also knows files of 0.1.0.
     sigma
-        Standard deviation of the federation's loss under the noise (σ_PFL); ``None`` where unknown.
-    gap
-        Loss of the best swap neighbour less the selection's loss (Δ).
-    local_bound
-        The paper's bound on the chance that this neighbour is truly better.
+        Standard error of the federation's loss under the noise; ``None`` where unknown.
+    gap, best_swap
+        Loss of the best swap neighbour less the selection's loss, and who leaves and joins in that swap.
     neighbour_error, neighbour_chance
-        Standard deviation of the difference with the slopes at hand, and the normal tail at the gap.
+        Standard deviation of that difference, and the chance that this one swap is truly better.
+    swap_chance
+        Chance that some single swap is truly better.
+    regret, regret_bound
+        Expected true loss above the best swap (0 where none is better), and what it stays below with a chance of 90%.
+    swaps
+        Swaps that were compared.
+    local_bound
+        The paper's bound on `neighbour_chance`; this and all below only on request.
     expected_sup
-        E‖ξ‖∞ by simulation (`expected_supremum`): an estimate, not a proof.
+        E‖ξ‖∞ by simulation: an estimate, not a proof.
     mu, global_bound
-        The selection is within `mu` of the true best, except with probability `global_bound`.
+        The paper: the selection is within `mu` of the true best, except with probability `global_bound`.
+    loss_spread
+        Largest less smallest estimated loss over sampled federations: a `mu` beyond it excludes nothing.
     assumptions
-        What the bounds rest on.
+        What the paper's bounds rest on.
     """
 
     statement: str
@@ -81,199 +67,83 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     mu: float | None = None
     global_bound: float | None = None
     assumptions: tuple[Assumption, ...] = ()
+    best_swap: tuple[str, str] | None = None
+    swap_chance: float | None = None
+    regret: float | None = None
+    regret_bound: float | None = None
+    swaps: int = 0
+    loss_spread: float | None = None
 
     @property
     def sound(self) -> bool:
-        """Whether every assumption holds."""
+        """Whether every assumption of the paper's bounds holds."""
         return all(assumption.holds for assumption in self.assumptions)
 
+    @property
+    def left_open(self) -> str:
+        """What the noise leaves open, in words."""
+        # Version 0.1.0 wrote the paper's bounds into this sentence, whether or not they said anything.
+        if self.mu and self.loss_spread is None:
+            return "Not measured by the version that made this selection; select again."
+        return self.noise_statement
+
+    @property
+    def paper(self) -> tuple[str, ...]:
+        """The paper's bounds in sentences, what is not met in front; empty where they were not asked for."""
+        if self.mu is None and self.local_bound is None:
+            return ()
+        broken = [f"{a.text} ({a.found})" for a in self.assumptions if not a.holds]
+        lines = [f"assumptions not met: {'; '.join(broken)}"] if broken else []
+        if self.local_bound is not None:
+            lines.append(f"local bound: {self._local()}")
+        if self.mu is not None:
+            lines.append(f"global bound: {self._global()}")
+        return tuple(lines)
+
+    def _local(self) -> str:
+        # Noise that is as likely up as down turns a gap with a chance of at most one half: the bound's own premise.
+        if self.local_bound is None or self.local_bound >= 0.5:
+            return f"{_NOTHING}: it allows for a chance of one half, which no swap that looks worse exceeds"
+        return f"the best single swap is truly better with probability at most {self.local_bound:.2g}"
+
+    def _global(self) -> str:
+        if self.mu is None or self.global_bound is None or self.global_bound >= 1.0:
+            return _NOTHING
+        if self.mu == 0.0:
+            return "the tables carry no noise: the order of losses is exact"
+        if self.loss_spread is None:
+            return f"{_NOTHING}: the spread of the losses it would be compared with is not known"
+        if self.mu >= self.loss_spread:
+            return f"{_NOTHING}: it allows for more than the losses of federations differ"
+        return f"the true loss is within {self.mu:.4g} of the best, except with probability {self.global_bound:.2g}"
+
     def __str__(self) -> str:
-        broken = [f"assumption not met: {a.text} ({a.found})" for a in self.assumptions if not a.holds]
-        return "\n".join([self.statement, self.noise_statement, *broken])
+        return "\n".join(line for line in (self.statement, self.left_open, *self.paper) if line)
 
 
-def local_bound(k: int, gap: float, sigma: float) -> float:
-    """exp(−kΔ² / (4σ²)): the chance that a neighbour `gap` worse is truly better (equal clients)."""
-    return 0.0 if sigma == 0 and gap > 0 else math.exp(-k * gap**2 / (4 * sigma**2)) if sigma > 0 else 1.0
+def in_words(chance: float) -> str:
+    """A simulated probability, rounded to what it can bear: steps of 5%, and no certainty.
 
-
-def global_bound(mu: float, expected_sup: float, sigma: float) -> float:
-    """2·exp(−(μ/2 − E‖ξ‖∞)² / (2σ²)), and 1 where μ is too small for the bound to speak."""
-    room = mu / 2 - expected_sup
-    if sigma == 0:
-        return 0.0 if room >= 0 else 1.0
-    return min(1.0, 2 * math.exp(-(room**2) / (2 * sigma**2))) if room > 0 else 1.0
-
-
-def tolerance(expected_sup: float, sigma: float, level: float = LEVEL) -> float:
-    """The μ at which `global_bound` equals `level`."""
-    return 2 * (expected_sup + sigma * math.sqrt(2 * math.log(2 / level)))
-
-
-def slopes(estimates: Estimates, federations: Ints, weights: Weights) -> Floats:
-    """∂PFL/∂cell of each federation, each summed table with marginals of its own. Shape (federations, cells)."""
-    layout = estimates.layout
-    per_table = pair_weights(estimates.schema, layout, weights)
-    summed = np.stack([estimates.cells[members].sum(axis=0) for members in federations])
-    found = np.zeros_like(summed)
-    for j in np.flatnonzero(per_table):
-        tables = summed[:, layout.slice(int(j))].reshape(-1, *layout.shapes[j])
-        slope = per_table[j] * gradient(tables, floor=ONE_RECORD)
-        found[:, layout.slice(int(j))] = slope.reshape(len(summed), -1)
-    return found
-
-
-def noise_covariance(estimates: Estimates, federations: Ints, weights: Weights) -> Floats:
-    """Covariance of the linearised noise ξ_W over federations: |W∩V| · Σ_c σ_c² g_W(c) g_V(c)."""
-    gradients = slopes(estimates, federations, weights) * estimates.layout.per_cell(estimates.sigmas)
-    member = np.zeros((len(federations), len(estimates.clients)))
-    for row, members in enumerate(federations):
-        member[row, members] = 1.0
-    covariance: Floats = (member @ member.T) * (gradients @ gradients.T)
-    return covariance
-
-
-def expected_supremum(
-    covariance: Floats, clients: int, k: int, per_client: float, rng: np.random.Generator
-) -> float:
-    """E‖ξ‖∞ by simulation: the larger of two ways to reach high.
-
-    Over the sampled federations, each with its own slope, the supremum of correlated Gaussians; and over
-    *all* federations of size k with one common slope, where the supremum is the sum of the k largest
-    client contributions, each N(0, per_client²).
+    >>> in_words(0.583), in_words(0.01), in_words(0.98)
+    ('about 60%', 'below 5%', 'above 95%')
     """
-    values, vectors = np.linalg.eigh(covariance)
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
-    sampled = np.abs(rng.normal(size=(_DRAWS, len(values))) @ root.T).max(axis=1).mean()
-    scores = np.sort(rng.normal(size=(_DRAWS, clients)), axis=1) * per_client
-    common = np.maximum(scores[:, clients - k :].sum(axis=1), -scores[:, :k].sum(axis=1)).mean()
-    return float(max(sampled, common))
+    if chance < 0.05:
+        return "below 5%"
+    if chance > 0.95:
+        return "above 95%"
+    return f"about {5 * round(20 * chance)}%"
 
 
-def certify(
-    estimates: Estimates,
-    members: Sequence[int],
-    weights: Weights,
-    *,
-    statement: str,
-    neighbour: tuple[float, tuple[int, ...]] | None = None,
-    std_error: float | None = None,
-    simulated: bool = False,
-    seed: int = 0,
-) -> Certificate:
-    """The certificate of a federation that minimises the PFL.
-
-    Parameters
-    ----------
-    statement
-        What the search method proves.
-    neighbour
-        Gap to, and members of, the best federation one swap away.
-    std_error
-        σ_PFL from the estimator; default the delta method on the released cells.
-    simulated
-        The noise came from a seeded generator.
-    """
-    k, n = len(members), len(estimates.clients)
-    gap = None if neighbour is None else neighbour[0]
-    sigmas = estimates.sigmas
-    if len(sigmas) == 0 or not np.any(sigmas > 0):
-        return Certificate(
-            statement=statement,
-            noise_statement="The tables carry no noise: losses are exact for these records, and nothing is private.",
-            sigma=0.0,
-            gap=gap,
-            local_bound=None if gap is None else local_bound(k, gap, 0.0),
-            expected_sup=0.0,
-            mu=0.0,
-            global_bound=0.0,
-        )
-    rng = np.random.default_rng([seed & 0xFFFFFFFFFFFFFFFF, 7])
-    sample = [np.asarray(members, dtype=np.int64)]
-    if neighbour is not None:
-        sample.append(np.asarray(neighbour[1], dtype=np.int64))
-    sample += [np.sort(rng.choice(n, size=k, replace=False)) for _ in range(_SAMPLE)]
-    covariance = noise_covariance(estimates, np.stack(sample), weights)
-    raw = math.sqrt(max(float(covariance[0, 0]), 0.0))
-    known = std_error is not None and math.isfinite(std_error)
-    sigma = float(std_error) if known and std_error is not None else raw
-    # The estimator removes part of the released noise: the process is scaled to the error it reports.
-    scale = sigma / raw if raw > 0 else 1.0
-    covariance = covariance * scale**2
-    largest = math.sqrt(max(float(covariance.diagonal().max()), 0.0))
-    supremum = expected_supremum(covariance, n, k, sigma / math.sqrt(k), rng)
-    mu = tolerance(supremum, largest)
-    error = chance = None
-    if neighbour is not None and gap is not None:
-        error = math.sqrt(max(float(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]), 0.0))
-        chance = 0.5 * math.erfc(gap / error / math.sqrt(2)) if error > 0 else 0.0
-    bound = None if gap is None else local_bound(k, gap, sigma)
-    return Certificate(
-        statement=statement,
-        noise_statement=_noise_statement(sigma, bound, chance, mu),
-        sigma=sigma,
-        gap=gap,
-        local_bound=bound,
-        neighbour_error=error,
-        neighbour_chance=chance,
-        expected_sup=supremum,
-        mu=mu,
-        global_bound=global_bound(mu, supremum, largest),
-        assumptions=_assumptions(estimates, members, weights, covariance, known, simulated),
-    )
-
-
-def _noise_statement(sigma: float, bound: float | None, chance: float | None, mu: float) -> str:
-    text = f"Under the privacy noise the loss has standard deviation {sigma:.4g}"
-    if bound is not None and chance is not None:
-        text += (
-            f"; the best single swap is truly better with probability at most {bound:.2g} "
-            f"(equal clients) or {chance:.2g} (clients as they are)"
-        )
-    return f"{text}; the true loss is within {mu:.4g} of the best, except with probability {LEVEL:g}."
-
-
-def _assumptions(
-    estimates: Estimates,
-    members: Sequence[int],
-    weights: Weights,
-    covariance: Floats,
-    known: bool,
-    simulated: bool,
-) -> tuple[Assumption, ...]:
-    k = len(members)
-    used = pair_weights(estimates.schema, estimates.layout, weights) != 0
-    noise = estimates.layout.per_cell(estimates.sigmas * used)
-    cells = estimates.cells[np.asarray(members)].sum(axis=0)[noise > 0]
-    clear = float(np.mean(cells >= _CLEAR * math.sqrt(k) * noise[noise > 0])) if len(cells) else 1.0
-    sizes = np.maximum(estimates.totals[np.asarray(members)], 1.0)
-    ratio = float(sizes.max() / sizes.min())
-    spread = covariance.diagonal()
-    uneven = float(spread.max() / max(spread.min(), 1e-300))
+def noise_sentence(swap_chance: float, regret: float, regret_bound: float) -> str:
+    """What the noise leaves open, as a sentence."""
+    start = f"Some single swap is truly better with a chance {_of(in_words(swap_chance))}"
+    if regret < 5e-7:
+        return f"{start}; nothing is lost by keeping this federation, as far as one swap goes."
     return (
-        Assumption(
-            "high signal-to-noise: nearly all summed cells are well above their noise, so the loss is linear in it",
-            clear >= 0.9,
-            f"{clear:.0%} of the summed cells exceed {_CLEAR:g} standard deviations",
-        ),
-        Assumption(
-            "equal clients: neighbours differ by a 2/k share of the variance",
-            ratio <= 3,
-            f"the largest member has {ratio:.1f} times the records of the smallest",
-        ),
-        Assumption(
-            "one variance: federations of this size have about the same noise",
-            uneven <= 4,
-            f"variances differ by a factor {uneven:.1f} over sampled federations",
-        ),
-        Assumption(
-            "the standard error of the estimator is known",
-            known,
-            "given by the estimator" if known else "delta method on the released cells",
-        ),
-        Assumption(
-            "the noise is the private one, drawn by each client",
-            not simulated,
-            "seeded simulation" if simulated else "discrete Gaussian",
-        ),
+        f"{start}; the expected loss above the best swap is {regret:.2g}, "
+        f"with a chance of 90% at most {regret_bound:.2g}."
     )
+
+
+def _of(words: str) -> str:
+    return f"of {words}" if words.startswith("about") else words

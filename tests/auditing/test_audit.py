@@ -11,7 +11,8 @@ import pytest
 from scipy.stats import norm
 
 import fedwise as fw
-from fedwise.auditing.audit import auc, auc_theory, audit, epsilon_lower_bound, tpr_theory
+from fedwise.auditing.audit import audit
+from fedwise.auditing.rates import auc, auc_theory, epsilon_lower_bound, tpr_theory
 from fedwise.owner.noise import NoisyCounts, add_noise
 from fedwise.owner.tables import Tables
 
@@ -87,7 +88,7 @@ def _leaky(tables: Tables, sigmas: np.ndarray) -> NoisyCounts:
 @pytest.mark.parametrize("broken", [_weak, _leaky])
 def test_broken_mechanisms_are_caught(small_schema: fw.Schema, people: pl.DataFrame, broken: object) -> None:
     plan = fw.plan(small_schema, 1.0, delta=1e-5)
-    assert not audit(plan, people, trials=2000, mechanism=broken).ok
+    assert not audit(plan, people, attack="joint", trials=2000, mechanism=broken).ok
 
 
 def test_unusable_audits_say_why(small_schema: fw.Schema, people: pl.DataFrame) -> None:

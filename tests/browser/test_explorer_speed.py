@@ -14,11 +14,13 @@ from fedwise.explore import Explorer
 pytestmark = pytest.mark.browser
 
 
-def test_fifty_clients_answer_within_300_ms(tab: Any, explorer: Explorer, record_property: Any) -> None:
-    page = tab.open(explorer.url)
-    page.wait_for_selector("#terms svg")
-    slide(page, "alpha", 2.1, 2.2)
-    times = slide(page, "alpha", *(2.2 + 0.05 * i for i in range(20))) + slide(page, "k", *range(2, 12))
+def test_fifty_clients_answer_within_300_ms(tab: Any, fifty: fw.Pool, record_property: Any) -> None:
+    with Explorer(fifty) as explorer:
+        page = tab.open(explorer.url)
+        page.wait_for_selector("#terms svg")
+        slide(page, "alpha", 2.1, 2.2)
+        times = slide(page, "alpha", *(2.2 + 0.05 * i for i in range(20))) + slide(page, "k", *range(2, 12))
+        page.goto("about:blank")  # the page must not miss the server it is about to lose
     median = statistics.median(times)
     record_property("median_ms", median)
     print(f"\n50 clients: median {median:.0f} ms of {len(times)} moves, worst {max(times):.0f} ms")  # noqa: T201

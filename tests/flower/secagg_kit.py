@@ -7,12 +7,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedwise.flower import InProcessGrid, Policy
 from fedwise.flower.secagg import secagg_mod, secagg_mod_for
+from fedwise.flower.secagg_client import Session
 from fedwise.flower.secagg_wire import (
     RECORD,
     Answer,
@@ -32,6 +34,12 @@ def update_of(node: int) -> dict[str, Any]:
     """A client's parameters: known to the test, secret to the server."""
     rng = np.random.default_rng(node)
     return {name: rng.normal(size=shape).astype(np.float32) for name, shape in SHAPES.items()}
+
+
+def flat(node: int) -> Any:
+    """The same, as one vector in the protocol's order."""
+    update = update_of(node)
+    return np.concatenate([update[name].ravel() for name in sorted(update)]).astype(float)
 
 
 def weight_of(node: int) -> int:
@@ -130,3 +138,11 @@ class Server:
 
     def restore(self, node: int, state: RecordDict) -> None:
         self.grid.contexts[node].state = copy.deepcopy(state)
+
+
+def sessions(server: Server) -> dict[int, Session]:
+    """What the clients remember: the test may look, the server may not."""
+    return {
+        node: msgspec.msgpack.decode(context.state.config_records[RECORD]["session"], type=Session)
+        for node, context in server.grid.contexts.items()
+    }

@@ -30,7 +30,7 @@ from fedwise.flower.training import write_vector
 from fedwise.owner.admission import Asked
 from fedwise.owner.policy import Refusal
 from fedwise.training.encoding import Encoder
-from fedwise.training.local import Settings
+from fedwise.training.local import LocalSettings
 from fedwise.training.model import Model
 from fedwise.training.private import private_update
 from flower.kit import make_node
@@ -166,7 +166,7 @@ def test_an_app_built_from_a_client_fn_is_guarded_too(tmp_path):
 
 def test_fedwises_own_training_is_charged_and_limited(tmp_path, small_schema, model):
     app = release_app()
-    train_app(app, schema=small_schema, model=model, settings=Settings(lr=0.01, batch=64))
+    train_app(app, schema=small_schema, model=model, settings=LocalSettings(lr=0.01, batch=64))
     grid = InProcessGrid(app, [make_node(tmp_path, "ash", **PRIVATE)])
     plan = fw.plan(small_schema, epsilon=1.0)
     send(grid, wire.MESSAGE_TYPE, wire.request(plan.encode()))
@@ -192,7 +192,7 @@ def test_what_is_done_is_what_was_charged_whatever_a_release_tells_since(
         return seen[-1]
 
     monkeypatch.setattr("fedwise.flower.training.private_update", spy)
-    app = train_app(schema=small_schema, model=model, settings=Settings(batch=64), weight="equal")
+    app = train_app(schema=small_schema, model=model, settings=LocalSettings(batch=64), weight="equal")
     for population in told:
         home = tmp_path / "ash"
         if home.exists():
@@ -301,7 +301,7 @@ def test_secure_aggregation_is_the_guards_own(tmp_path, small_schema, model, mod
     """The policy asks for masks: an app that forgot the mod still sends nothing else, and rounds count once."""
     app = ClientApp(mods=mods)
     release_app(app)
-    train_app(app, schema=small_schema, model=model, settings=Settings(lr=0.01, batch=64))
+    train_app(app, schema=small_schema, model=model, settings=LocalSettings(lr=0.01, batch=64))
     names = ["ash", "birch", "cedar"]
     limits = {} if "train_epsilon" in terms else {"train_rounds": 2, "evaluations": 1}
     grid = InProcessGrid(
@@ -364,7 +364,7 @@ def test_a_handler_of_another_under_the_name_of_the_release_is_refused(tmp_path,
 @pytest.mark.parametrize("terms", [{}, PRIVATE], ids=["open", "private"])
 @pytest.mark.parametrize("field", ['"epochs":100000000', '"batch":-1', '"lr":1e308'])
 def test_settings_without_bound_are_refused_under_every_policy(tmp_path, small_schema, model, terms, field):
-    asked = json.loads(msgspec.json.encode(Settings()))
+    asked = json.loads(msgspec.json.encode(LocalSettings()))
     asked |= json.loads("{" + field + "}")
     config = ConfigRecord(
         {"fedwise.settings": json.dumps({"settings": asked, "attribute": 0, "report": False})}

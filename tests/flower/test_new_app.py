@@ -96,6 +96,6 @@ def test_it_runs_in_process_and_repeats_with_a_seed(tmp_path):
 
 
 def fw_select(folder, k):
-    from fedwise.search.select import select
+    from fedwise.search.entry import select
 
     return select(Pool.load(folder), k, seed=0).clients

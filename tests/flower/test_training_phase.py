@@ -32,14 +32,14 @@ from fedwise.flower.guard import LOSS_ACTION
 from fedwise.flower.training import read_update, write_vector
 from fedwise.training.encoding import Encoder
 from fedwise.training.federation import Prepared
-from fedwise.training.local import Instruction, Settings, local_update
+from fedwise.training.local import Instruction, LocalSettings, local_update
 from fedwise.training.model import Model
 from fedwise.training.samplers import SAMPLERS
 from fedwise.training.simulate import Config, simulate
 from fedwise.training.strategies import STRATEGIES
 from flower.kit import NAMES, SpyGrid, first, make_node, make_nodes
 
-SETTINGS = Settings(lr=0.01, batch=64)
+SETTINGS = LocalSettings(lr=0.01, batch=64)
 
 
 @pytest.fixture

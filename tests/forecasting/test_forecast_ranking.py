@@ -12,7 +12,7 @@ from fedwise.errors import FedwiseError
 from fedwise.forecasting import ALL, NAMES, Forecast, Forecaster, Settings, effects, front
 from fedwise.forecasting.metrics import MATCHED, SCORES
 from fedwise.forecasting.ranking import COUNT, make_bins, rank
-from fedwise.search.select import select
+from fedwise.search.entry import select
 from fedwise.training.metrics import measure_scores
 from forecasting.forecast_pools import codes_of, exact_estimates, noisy_estimates
 

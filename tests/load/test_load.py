@@ -62,12 +62,12 @@ def test_memory_of_a_pool_grows_with_its_counts_only(small: ModuleType, tmp_path
     assert sum(file.stat().st_size for file in (tmp_path / "r").iterdir()) > 3 * pool.matrix.nbytes
 
 
-def test_two_hundred_nodes_answer_at_once(small: ModuleType) -> None:
+def test_sixty_nodes_answer_at_once(small: ModuleType) -> None:
     pytest.importorskip("flwr")
     logger = logging.getLogger("flwr")
     before = logger.level
     try:
-        found = small.measure_nodes(200, k=4, method="greedy-exchange", evidence="none")
+        found = small.measure_nodes(60, k=4, method="greedy-exchange", evidence="none")
     finally:
         logger.setLevel(before)
     assert found["nodes_wrong"] == 0

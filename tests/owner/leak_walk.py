@@ -34,50 +34,7 @@ from scipy.stats import binom
 import fedwise as fw
 from fedwise.owner.tables import count
 from fedwise.privacy.accounting import discrete_gaussian
-
-#: Ten declared levels, of which the rows hold three; one more value is declared nowhere.
-TRADES = ("tinker", "tailor", "soldier", "sailor", "potter", "miller", "cooper", "weaver", "mason", "fuller")
-SEEN = TRADES[:3]
-UNSEEN = TRADES[3:]
-STRANGE = "Zyxquv-undeclared-trade"
-NAMES = ("Thaddeus-K9-Quillfeather", "Wilhelmina-Oxblood-77")
-#: Incomes that no count and no parameter resembles.
-INCOMES = (73_939_133, 15_485_863, 179_424_673)
-RECORDS = 104_729
-
-SCHEMA = f"""
-name = "guild"
-[columns.TRADE]
-role = "feature"
-levels = {list(TRADES)}
-unknown = "other"
-[columns.AGE]
-role = "feature"
-bins = [0, 18, 40, 65, 120]
-[columns.SEX]
-role = "sensitive"
-levels = [1, 2]
-[columns.RICH]
-role = "target"
-rule = "INCOME > 20000000"
-"""
-
-
-def guild(rows: int = RECORDS) -> pl.DataFrame:
-    """Rows whose counts, texts and incomes cannot be mistaken for anything else."""
-    rng = np.random.default_rng(20)
-    trade = rng.choice([*SEEN, STRANGE], rows, p=[0.55, 0.25, 0.15, 0.05])
-    sex = np.where(rng.random(rows) < 0.61, 1, 2)
-    income = rng.choice(INCOMES, rows, p=[0.2, 0.5, 0.3])
-    return pl.DataFrame(
-        {
-            "TRADE": trade,
-            "AGE": rng.choice([7, 33, 51, 78], rows, p=[0.13, 0.37, 0.29, 0.21]),
-            "SEX": sex,
-            "INCOME": income,
-            "NAME": rng.choice(NAMES, rows),
-        }
-    )
+from owner.guild import INCOMES, NAMES, STRANGE, TRADES
 
 
 @dataclass

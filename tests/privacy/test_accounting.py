@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -19,12 +20,15 @@ from fedwise.privacy.accounting import (
 from fedwise.privacy.scales import gaussian_delta, gaussian_epsilon
 
 
+@cache
 def masses(sigma: float, shift: int, reach: int) -> np.ndarray:
     """Probability of each integer in [-reach, reach] under noise of scale sigma around shift, in plain Python."""
     density = [math.exp(-((z - shift) ** 2) / (2 * sigma**2)) for z in range(-reach, reach + 1)]
-    return np.array(density) / math.fsum(
+    made = np.array(density) / math.fsum(
         math.exp(-(z**2) / (2 * sigma**2)) for z in range(-2 * reach, 2 * reach + 1)
     )
+    made.setflags(write=False)  # every caller gets the same array
+    return made
 
 
 def brute_delta(sigmas: list[float], epsilon: float) -> float:

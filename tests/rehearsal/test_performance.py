@@ -7,7 +7,13 @@ import pytest
 
 import fedwise as fw
 from fedwise.rehearsal.performance import (
-    GAP, Performance, Rehearsed, compare, paired_spread, pooled_spread, with_figures,
+    GAP,
+    Performance,
+    Rehearsed,
+    compare,
+    paired_spread,
+    pooled_spread,
+    with_figures,
 )  # fmt: skip
 
 

@@ -9,9 +9,10 @@ import polars as pl
 import pytest
 
 import fedwise as fw
+from fedwise.reporting import Report
 from fedwise.search import select
 from fedwise.search.selection import Selection
-from reporting.report_kit import NAMES, make_pool, metrics
+from reporting.report_kit import NAMES, make_pool, make_releases, metrics
 
 
 @pytest.fixture(scope="session")
@@ -27,9 +28,28 @@ def selection(pool: fw.Pool) -> Selection:
 
 
 @pytest.fixture
-def run(tmp_path: Path, pool: fw.Pool, selection: Selection) -> Path:
+def run(tmp_path: Path, selection: Selection) -> Path:
     """A run directory with a selection, metrics, a comparison and an audit."""
-    folder = tmp_path / "run"
+    return make_run(tmp_path / "run", selection)
+
+
+@pytest.fixture(scope="session")
+def full_page(tmp_path_factory: pytest.TempPathFactory, small_schema: fw.Schema, selection: Selection) -> str:
+    """The page of such a run with its releases beside it."""
+    folder = make_run(tmp_path_factory.mktemp("full") / "run", selection)
+    for i, found in enumerate(make_releases(small_schema)):
+        found.save(folder / "releases" / f"{i}.release.json")
+    return fw.report(folder).html()
+
+
+@pytest.fixture(scope="session")
+def plain_report(pool: fw.Pool, selection: Selection) -> Report:
+    """The report of the selection and its releases, without any training."""
+    return Report.of(pool, selection)
+
+
+def make_run(folder: Path, selection: Selection) -> Path:
+    """Write what training leaves."""
     folder.mkdir()
     selection.save(folder / "selection.json")
     metrics(0.6, 0).write_parquet(folder / "metrics.parquet")

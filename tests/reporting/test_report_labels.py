@@ -14,7 +14,7 @@ import pytest
 
 import fedwise as fw
 from conftest import SMALL
-from fedwise.reporting import Report, build_report
+from fedwise.reporting import Report
 from fedwise.search import select
 from fedwise.search.selection import Selection
 from reporting.report_kit import charged_release, make_pool, make_releases, metrics, people
@@ -220,7 +220,7 @@ def test_a_run_says_whether_its_training_was_private(
     releases = real_releases(fw.plan(small_schema, 1.0), *FOUR)
     chosen = select(fw.Pool.of(releases), 2, evidence="none")
     run = run_directory(tmp_path / "run", chosen, privacy, simulated)
-    report = build_report(run, releases=save(releases, tmp_path / "releases"), frontier=False)
+    report = fw.report(run, releases=save(releases, tmp_path / "releases"), frontier=False)
     page = report.html()
     # The releases' promise covers neither the training nor what was measured with it.
     assert "this page included" not in section(page, "privacy")
@@ -241,16 +241,16 @@ def test_a_run_without_releases_reads_its_plan(tmp_path: Path, private: fw.Pool)
     chosen = select(private, 2, evidence="none")
     run = run_directory(tmp_path / "run", chosen, None)
     private.plan.save(run / "plan.json")
-    said = build_report(run).to_dict()["privacy"]
+    said = fw.report(run).to_dict()["privacy"]
     assert (said["label"], said["epsilon"], said["delta"]) == ("not checked", 1.0, private.plan.delta)
     fw.plan(private.plan.schema, 0.5).save(run / "plan.json", force=True)
-    assert build_report(run).to_dict()["privacy"]["epsilon"] is None
+    assert fw.report(run).to_dict()["privacy"]["epsilon"] is None
 
 
 def test_a_given_federation_carries_the_pools_label(tmp_path: Path, exact: fw.Pool) -> None:
     run = run_directory(tmp_path / "run", select(exact, 2, evidence="none"), None)
     (run / "selection.json").unlink()
     folder = save(make_releases(fw.Schema.parse(SMALL), FOUR, epsilon=math.inf), tmp_path / "releases")
-    report = build_report(run, releases=folder, frontier=False)
+    report = fw.report(run, releases=folder, frontier=False)
     assert report.values.verdict.method == "given"
     assert report.values.privacy.label == "not private"

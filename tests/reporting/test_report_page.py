@@ -15,12 +15,11 @@ import msgspec
 import pytest
 
 import fedwise as fw
-from conftest import SMALL
-from fedwise.reporting import Report, build_report
+from fedwise.reporting import Report
 from fedwise.reporting.page import number
 from fedwise.search import select
 from fedwise.search.selection import Selection
-from reporting.report_kit import NAMES, make_pool, make_releases, metrics
+from reporting.report_kit import NAMES, make_pool, metrics
 
 ORDER = [
     "verdict",
@@ -102,8 +101,10 @@ def test_every_number_is_the_runs(pool: fw.Pool, selection: Selection) -> None:
             assert abs(float(shown) - value) <= max(slack, abs(value) * 1e-6) * (1 + 1e-9)
 
 
-def test_headline_numbers_are_the_selections(pool: fw.Pool, selection: Selection) -> None:
-    values = Report.of(pool, selection).values
+def test_headline_numbers_are_the_selections(
+    pool: fw.Pool, selection: Selection, plain_report: Report
+) -> None:
+    values = plain_report.values
     assert values.verdict.clients == list(selection.clients)
     assert values.verdict.loss == selection.loss
     assert values.verdict.std_error == selection.std_error
@@ -118,13 +119,15 @@ def test_headline_numbers_are_the_selections(pool: fw.Pool, selection: Selection
         assert row.shapley == by_name[row.client].shapley
 
 
-def test_the_price_of_joining_is_the_best_exchange(pool: fw.Pool, selection: Selection) -> None:
+def test_the_price_of_joining_is_the_best_exchange(
+    pool: fw.Pool, selection: Selection, plain_report: Report
+) -> None:
     from fedwise.estimation import estimate
     from fedwise.objective.pfl import loss
 
     estimates = estimate(pool)
     members = set(pool.index(selection.clients).tolist())
-    for row in Report.of(pool, selection, frontier=False).values.rest:
+    for row in plain_report.values.rest:
         into = int(pool.index([row.client])[0])
         prices = {
             pool.clients[out]: loss(estimates, sorted(members - {out} | {into}), selection.weights)
@@ -138,7 +141,9 @@ def test_the_price_of_joining_is_the_best_exchange(pool: fw.Pool, selection: Sel
 def test_forecast_stands_beside_the_outcome(pool: fw.Pool, selection: Selection) -> None:
     report = Report.of(pool, selection, runs={"Chosen": metrics(0.6, 0)}, frontier=False)
     predicted = {m.metric: m.value for m in report.values.verdict.forecast}
-    assert predicted.keys() == {"balanced_accuracy", "f1", "spd", "eod"}
+    assert predicted.keys() == {
+        "auc", "balanced_accuracy", "balanced_accuracy@rate", "f1", "spd", "spd@rate", "eod", "eod@rate",
+    }  # fmt: skip
     text = " ".join(read(report.html()).text)
     assert "Forecast against outcome" in text
     assert report.values.training is not None
@@ -150,39 +155,30 @@ def test_forecast_stands_beside_the_outcome(pool: fw.Pool, selection: Selection)
     assert "Forecast" not in " ".join(read(silent.html()).text)
 
 
-def test_sections_come_in_the_promised_order(run: Path) -> None:
-    reader = read(build_report(run, releases=None).html())
+def test_sections_come_in_the_promised_order(run: Path, full_page: str) -> None:
+    reader = read(fw.report(run, releases=None).html())
     found = [a["id"] for tag, a in reader.tags if tag in ("section", "header") and "id" in a]
     assert found == [name for name in ORDER if name in found]
-    whole = read(full(run).html())
+    whole = read(full_page)
     assert [a["id"] for tag, a in whole.tags if tag in ("section", "header") and "id" in a] == ORDER
 
 
-def full(run: Path) -> Report:
-    """The run with its releases beside it."""
-    for i, found in enumerate(make_releases(fw.Schema.parse(SMALL))):
-        found.save(run / "releases" / f"{i}.release.json")
-    return build_report(run)
-
-
-def test_page_stands_alone(run: Path) -> None:
-    page = full(run).html()
-    assert len(page.encode()) < 3_000_000
-    reader = read(page)
+def test_page_stands_alone(full_page: str) -> None:
+    assert len(full_page.encode()) < 3_000_000
+    reader = read(full_page)
     assert not any(tag in ("script", "link", "iframe", "img", "object") for tag, _ in reader.tags)
     addresses = [v for _, a in reader.tags for k, v in a.items() if k in ("href", "src", "xlink:href") and v]
     assert addresses
     assert all(address.startswith("#") for address in addresses)
-    assert re.findall(r"https?://[^\"' <]+", page.replace("http://www.w3.org/2000/svg", "")
+    assert re.findall(r"https?://[^\"' <]+", full_page.replace("http://www.w3.org/2000/svg", "")
                       .replace("http://www.w3.org/1999/xlink", "")) == []  # fmt: skip
     ids = [a["id"] for _, a in reader.tags if "id" in a]
     assert len(set(ids)) == len(ids)
     assert {address[1:] for address in addresses} <= set(ids)  # type: ignore[arg-type]
 
 
-def test_hostile_names_are_inert_text(run: Path) -> None:
-    page = full(run).html()
-    reader = read(page)
+def test_hostile_names_are_inert_text(full_page: str) -> None:
+    reader = read(full_page)
     assert {"script", "img"}.isdisjoint(tag for tag, _ in reader.tags)
     for name in NAMES:
         assert any(name in text for text in reader.text)
@@ -191,8 +187,8 @@ def test_hostile_names_are_inert_text(run: Path) -> None:
     assert handlers == []
 
 
-def test_charts_have_alternative_texts_and_tables_headers(run: Path) -> None:
-    reader = read(full(run).html())
+def test_charts_have_alternative_texts_and_tables_headers(full_page: str) -> None:
+    reader = read(full_page)
     pictures = [a for tag, a in reader.tags if tag == "svg"]
     assert len(pictures) >= 8
     assert all(a.get("role") == "img" and len(a.get("aria-label") or "") > 20 for a in pictures)
@@ -203,12 +199,11 @@ def test_charts_have_alternative_texts_and_tables_headers(run: Path) -> None:
     assert all(after <= before + 1 for before, after in pairwise(levels))
 
 
-def test_without_training_or_audit(pool: fw.Pool, selection: Selection) -> None:
-    report = Report.of(pool, selection)
-    text = " ".join(read(report.html()).text)
+def test_without_training_or_audit(plain_report: Report) -> None:
+    text = " ".join(read(plain_report.html()).text)
     assert "No training belongs to this report" in text
     assert "No audit belongs to this report" in text
-    assert report.to_dict()["training"] is None
+    assert plain_report.to_dict()["training"] is None
 
 
 def test_without_releases_the_selection_still_speaks(selection: Selection) -> None:
@@ -247,12 +242,11 @@ def test_selection_of_other_releases_is_refused(small_schema: fw.Schema, selecti
         Report.of(other, selection)
 
 
-def test_notebook_and_json_hold_the_same(pool: fw.Pool, selection: Selection) -> None:
-    report = Report.of(pool, selection)
-    cell = report._repr_html_()
+def test_notebook_and_json_hold_the_same(selection: Selection, plain_report: Report) -> None:
+    cell = plain_report._repr_html_()
     assert cell.startswith("<style>")
-    assert read(cell).numbers == read(report.html()).numbers
-    decoded = msgspec.json.decode(msgspec.json.encode(report.to_dict()))
+    assert read(cell).numbers == read(plain_report.html()).numbers
+    decoded = msgspec.json.decode(msgspec.json.encode(plain_report.to_dict()))
     assert decoded["verdict"]["loss"] == selection.loss
     assert decoded["clients"][0]["terms"].keys() == {"direct_bias", "proxy_bias", "redundancy", "signal"}
 
@@ -281,7 +275,7 @@ def test_missing_numbers_leave_room() -> None:
 
 
 def test_report_charts_hold_the_runs_values(run: Path) -> None:
-    report = build_report(run)
+    report = fw.report(run)
     frontier: list[dict[str, Any]] = report.specs["trace"]["data"]["values"]
     assert [row["loss"] for row in frontier] == [loss for _, loss in report.values.search.trace]
     curve = next(c for c in report.values.training.curves if c.metric == "spd")  # type: ignore[union-attr]

@@ -82,15 +82,25 @@ def test_the_nearest_swap_of_a_stopped_search_comes_from_what_was_met(estimates,
     limits = limits_of(estimates, 2)
     ranked = ((-3.0, (0, 1)), (-2.0, (2, 3)), (-1.5, (0, 3)))
     outcome = Outcome((0, 1), -3.0, ranked, 3)
-    assert evidence.nearest_swap(problem, limits, outcome, stopped) == (1.5, (0, 3))
-    assert evidence.nearest_swap(problem, limits, Outcome((0, 1), -3.0, ranked[:2], 3), stopped) is None
+    assert evidence.swaps_around(problem, limits, outcome, stopped) is None
+    assert evidence.nearest_swap(problem, outcome, None) == (1.5, (0, 3))
+    assert evidence.nearest_swap(problem, Outcome((0, 1), -3.0, ranked[:2], 3), None) is None
+
+
+def test_too_many_swaps_are_not_scanned_again(estimates, monkeypatch):
+    monkeypatch.setattr(evidence, "_GAP_SWAPS", 3)
+    certificate = select(estimates, 2).certificate
+    assert certificate.swap_chance is None
+    assert "too many swaps" in certificate.noise_statement
 
 
 def test_no_swap_is_left_when_everyone_is_fixed(estimates, problem):
     limits = limits_of(estimates, 2, include=estimates.clients[:2])
     with Control(threads=1) as control:
         outcome = Outcome((0, 1), problem.loss(np.array([0, 1])), (), 1)
-        assert evidence.nearest_swap(problem, limits, outcome, control) is None
+        swaps = evidence.swaps_around(problem, limits, outcome, control)
+        assert swaps is not None
+        assert evidence.nearest_swap(problem, outcome, swaps) is None
 
 
 def test_large_pools_are_not_redrawn_quickly(estimates, problem, monkeypatch):

@@ -16,7 +16,7 @@ from fedwise.errors import FedwiseError, Infeasible
 from fedwise.objective.pfl import Weights, loss, terms
 from fedwise.objective.representative import Representative
 from fedwise.search import Annealing, Exact, Selection, frontier, pareto, select
-from fedwise.search.select import resolve_method
+from fedwise.search.entry import resolve_method
 from fedwise.search.sizes import parse_sizes
 from search.pools import random_estimates
 

@@ -94,10 +94,25 @@ def test_people_read_a_table_and_machines_the_names(cli, releases, tmp_path):
     chosen = Selection.load(tmp_path / "selection.json")
     assert code == 0
     assert out.strip() == ",".join(chosen.clients)
-    assert "certificate" in err
+    assert "proved" in err
+    assert "left open" in err
+    assert "the paper" not in err
     assert "leave one out" in err
     assert cli("select", releases, "-k", 3, "-o", tmp_path / "selection.json")[0] == 2
     assert cli("select", releases, "-k", 3, "-o", tmp_path / "selection.json", "--force")[0] == 0
+
+
+def test_the_papers_bounds_on_request(cli, releases):
+    code, _, err = cli("select", releases, "-k", 3, "--bounds")
+    assert code == 0
+    assert "assumptions not met" in err
+    assert "global bound" in err
+    certificate = json.loads(cli("select", releases, "-k", 3, "--bounds", "--json")[1])["certificate"]
+    assert certificate["mu"] > 0
+    assert [a["holds"] for a in certificate["assumptions"]].count(False) > 0
+    bare = json.loads(cli("select", releases, "-k", 3, "--json")[1])["certificate"]
+    assert (bare["mu"], bare["local_bound"], bare["assumptions"]) == (None, None, [])
+    assert bare["swap_chance"] == certificate["swap_chance"]
 
 
 def test_every_option_reaches_the_search(cli, releases, tmp_path):

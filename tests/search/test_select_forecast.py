@@ -9,7 +9,7 @@ import pytest
 
 import fedwise as fw
 from conftest import make_people
-from fedwise.cli.select import forecast_objective
+from fedwise.cli.search_options import forecast_objective
 from fedwise.forecasting import with_forecast
 from fedwise.search import Selection
 

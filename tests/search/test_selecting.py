@@ -15,8 +15,8 @@ from fedwise.errors import FedwiseError
 from fedwise.objective.weights import Weights
 from fedwise.search import Point, frontier, pareto, select
 from fedwise.search.constraints import Constraints, Rules
+from fedwise.search.entry import More
 from fedwise.search.point import undominated
-from fedwise.search.select import More
 from search.pools import random_estimates
 
 ROOT = Path(fw.__file__).parent
@@ -126,7 +126,7 @@ MAY_IMPORT = {
     "objective": {"schema"},
     "estimation": {"schema", "objective", "planning"},
     "pool": {"schema", "objective", "planning", "owner", "estimation"},
-    "search": {"schema", "objective", "planning", "estimation", "pool", "certificate"},
+    "search": {"schema", "objective", "planning", "estimation", "pool", "certificate", "bounds"},
 }
 
 

@@ -11,7 +11,7 @@ import torch
 
 from fedwise.errors import FedwiseError
 from fedwise.training.checks import LARGEST_PARAMETER
-from fedwise.training.local import Instruction, Settings
+from fedwise.training.local import Instruction, LocalSettings
 from fedwise.training.model import Model
 from fedwise.training.private import (
     check_instruction,
@@ -38,7 +38,7 @@ def refused(match: str, model: Model | None = None, **changes: object) -> None:
     model = model or Model(WIDTH, (3,))
     fields = {
         "parameters": np.zeros(model.size, np.float32),
-        "instruction": Instruction(Settings()),
+        "instruction": Instruction(LocalSettings()),
         **changes,
     }
     with pytest.raises(FedwiseError, match=match):
@@ -67,19 +67,19 @@ def test_parameters_that_do_not_fit() -> None:
 
 @pytest.mark.parametrize("control", [_vector(math.nan), _vector(1e20), np.zeros(3, np.float32)])
 def test_a_hostile_control(control: np.ndarray) -> None:
-    refused("control variate must be", instruction=Instruction(Settings(), control=control))
+    refused("control variate must be", instruction=Instruction(LocalSettings(), control=control))
 
 
 @pytest.mark.parametrize(
     ("settings", "word"),
     [
-        (Settings(lr=1e30), "lr"),
-        (Settings(mu=1e30), "mu"),
-        (Settings(epochs=10**12), "epochs"),
-        (Settings(batch=10**12), "batch"),
+        (LocalSettings(lr=1e30), "lr"),
+        (LocalSettings(mu=1e30), "mu"),
+        (LocalSettings(epochs=10**12), "epochs"),
+        (LocalSettings(batch=10**12), "batch"),
     ],
 )
-def test_hostile_settings(settings: Settings, word: str) -> None:
+def test_hostile_settings(settings: LocalSettings, word: str) -> None:
     refused(f"{word} must be at most", instruction=Instruction(settings))
 
 
@@ -92,8 +92,8 @@ def test_what_never_passed_a_constructor_is_refused_too() -> None:
 
 
 def test_weights_by_group_and_exact_sums() -> None:
-    refused("exact sums by group", instruction=Instruction(Settings(), report=True))
-    refused("exact sums by group", instruction=Instruction(Settings(), cell_weights=np.ones((2, 2))))
+    refused("exact sums by group", instruction=Instruction(LocalSettings(), report=True))
+    refused("exact sums by group", instruction=Instruction(LocalSettings(), cell_weights=np.ones((2, 2))))
 
 
 @pytest.mark.parametrize("noise", [math.nan, math.inf, -1.0])
@@ -103,7 +103,9 @@ def test_a_noise_that_is_none(noise: float) -> None:
 
 def test_the_bound_itself_is_allowed() -> None:
     model = Model(WIDTH, (3,))
-    check_request(model, _vector(LARGEST_PARAMETER), Instruction(Settings(lr=1e3, epochs=1000, batch=10**6)))
+    check_request(
+        model, _vector(LARGEST_PARAMETER), Instruction(LocalSettings(lr=1e3, epochs=1000, batch=10**6))
+    )
     check_parameters(model, _vector(-LARGEST_PARAMETER))
 
 

@@ -9,7 +9,15 @@ import torch
 from fedwise.errors import DataError, FedwiseError
 from fedwise.training import kernels
 from fedwise.training.federation import Prepared
-from fedwise.training.local import Diverged, Instruction, Settings, local_update, orders, predict, sum_groups
+from fedwise.training.local import (
+    Diverged,
+    Instruction,
+    LocalSettings,
+    local_update,
+    orders,
+    predict,
+    sum_groups,
+)
 from fedwise.training.model import Model
 
 
@@ -50,15 +58,15 @@ def test_gradient_is_autograds(prepared: Prepared, hidden: tuple[int, ...], coun
 @pytest.mark.parametrize(
     "settings",
     [
-        Settings(lr=1e-3),
-        Settings(optimizer="sgd", lr=0.05, epochs=2),
-        Settings(lr=1e-3, mu=0.5, batch=7),
-        Settings(optimizer="sgd", lr=0.05, mu=0.5, batch=1000),
+        LocalSettings(lr=1e-3),
+        LocalSettings(optimizer="sgd", lr=0.05, epochs=2),
+        LocalSettings(lr=1e-3, mu=0.5, batch=7),
+        LocalSettings(optimizer="sgd", lr=0.05, mu=0.5, batch=1000),
     ],
     ids=["adam", "sgd", "adam-prox", "sgd-prox-full-batch"],
 )
 @pytest.mark.parametrize("hidden", [(), (32, 32, 32)])
-def test_engines_agree(prepared: Prepared, settings: Settings, hidden: tuple[int, ...]) -> None:
+def test_engines_agree(prepared: Prepared, settings: LocalSettings, hidden: tuple[int, ...]) -> None:
     rows = prepared.train["D"]
     model = Model(rows.width, hidden)
     vector = model.initial(0)
@@ -89,8 +97,8 @@ def test_the_update_is_pure(prepared: Prepared, engine: str) -> None:
     model = Model(rows.width)
     vector = model.initial(0)
     before = vector.copy()
-    first = _call(model, vector, rows, Settings(), engine)
-    again = _call(model, vector, rows, Settings(), engine)
+    first = _call(model, vector, rows, LocalSettings(), engine)
+    again = _call(model, vector, rows, LocalSettings(), engine)
     np.testing.assert_array_equal(vector, before)
     np.testing.assert_array_equal(first.parameters, again.parameters)
     assert first.loss == again.loss
@@ -103,7 +111,7 @@ def test_carried_moments_equal_one_long_optimiser(prepared: Prepared, engine: st
     rows = prepared.train["A"]
     model = Model(rows.width, (8,))
     vector = model.initial(0)
-    settings = Settings(lr=1e-3, carry=True)
+    settings = LocalSettings(lr=1e-3, carry=True)
     one = _call(model, vector, rows, settings, engine)
     two = local_update(
         model, one.parameters, rows, instruction=Instruction(settings), client="A", seed=1, round=3,
@@ -120,7 +128,7 @@ def test_carried_moments_equal_one_long_optimiser(prepared: Prepared, engine: st
             ).backward()
             optimizer.step()
     np.testing.assert_allclose(two.parameters, model.flatten(module.state_dict()), atol=2e-5)
-    fresh = _call(model, one.parameters, rows, Settings(lr=1e-3), engine)
+    fresh = _call(model, one.parameters, rows, LocalSettings(lr=1e-3), engine)
     assert np.abs(fresh.parameters - two.parameters).max() > 1e-4
 
 
@@ -139,7 +147,7 @@ def test_a_diverging_client_is_named(prepared: Prepared, engine: str) -> None:
     with pytest.raises(
         Diverged, match=r"diverged in round 2 at client 'A'.*lower the learning rate"
     ) as caught:
-        _call(model, model.initial(0), rows, Settings(optimizer="sgd", lr=1e30, epochs=3), engine)
+        _call(model, model.initial(0), rows, LocalSettings(optimizer="sgd", lr=1e30, epochs=3), engine)
     assert (caught.value.client, caught.value.round) == ("A", 2)
 
 
@@ -147,7 +155,7 @@ def test_no_rows_is_refused(prepared: Prepared) -> None:
     rows = prepared.train["A"].take(np.zeros(0, dtype=np.int64))
     model = Model(rows.width)
     with pytest.raises(DataError, match="client 'A' has no training rows"):
-        _call(model, model.initial(0), rows, Settings(), "fast")
+        _call(model, model.initial(0), rows, LocalSettings(), "fast")
 
 
 def test_report_counts_by_hand(prepared: Prepared) -> None:
@@ -168,9 +176,9 @@ def test_report_counts_by_hand(prepared: Prepared) -> None:
 def test_a_group_the_server_has_not_met_weighs_one(prepared: Prepared) -> None:
     rows = prepared.train["A"]
     model = Model(rows.width, ())
-    plain = _call(model, model.initial(0), rows, Settings(), "fast")
+    plain = _call(model, model.initial(0), rows, LocalSettings(), "fast")
     padded = _call(
-        model, model.initial(0), rows, Settings(), "fast", cell_weights=np.ones((2, 1)), attribute=1
+        model, model.initial(0), rows, LocalSettings(), "fast", cell_weights=np.ones((2, 1)), attribute=1
     )
     np.testing.assert_array_equal(plain.parameters, padded.parameters)
 
@@ -182,15 +190,15 @@ def test_a_module_of_the_user_trains_by_torch_only(prepared: Prepared) -> None:
         return torch.nn.Sequential(torch.nn.Linear(inputs, 4), torch.nn.Dropout(0.5), torch.nn.Linear(4, 1))
 
     model = Model(rows.width, factory=factory)
-    first = _call(model, model.initial(0), rows, Settings(), "auto")
+    first = _call(model, model.initial(0), rows, LocalSettings(), "auto")
     np.testing.assert_array_equal(
-        first.parameters, _call(model, model.initial(0), rows, Settings(), "auto").parameters
+        first.parameters, _call(model, model.initial(0), rows, LocalSettings(), "auto").parameters
     )
     with pytest.raises(FedwiseError, match="engine must be torch for a module of your own"):
-        _call(model, model.initial(0), rows, Settings(), "fast")
+        _call(model, model.initial(0), rows, LocalSettings(), "fast")
 
 
 @pytest.mark.parametrize("fields", [{"lr": 0.0}, {"lr": math.nan}, {"batch": 0}, {"epochs": 0}, {"mu": -1.0}])
 def test_nonsense_settings_are_refused(fields: dict[str, float]) -> None:
     with pytest.raises(FedwiseError, match="must be"):
-        Settings(**fields)
+        LocalSettings(**fields)

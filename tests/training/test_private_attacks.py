@@ -14,7 +14,7 @@ import torch
 
 from fedwise.errors import FedwiseError
 from fedwise.training.encoding import Rows
-from fedwise.training.local import Instruction, Settings, Update
+from fedwise.training.local import Instruction, LocalSettings, Update
 from fedwise.training.model import Model
 from fedwise.training.private import private_update
 
@@ -42,7 +42,7 @@ def make_rows(*, target: bool = True) -> Rows:
 def train(rows: Rows, vector: np.ndarray | None = None, *, model: Model | None = None, **more) -> Update:
     model = model or Model(LEVELS, ())
     fields = {
-        "instruction": Instruction(Settings(optimizer="sgd", lr=1.0, batch=10**6)), "client": "A", "round": 1,
+        "instruction": Instruction(LocalSettings(optimizer="sgd", lr=1.0, batch=10**6)), "client": "A", "round": 1,
         "noise_multiplier": 5.0, **more,
     }  # fmt: skip
     return private_update(
@@ -133,7 +133,7 @@ def test_seeds_of_torch_and_numpy_do_not_decide_the_noise() -> None:
     for _ in range(2):
         torch.manual_seed(0)
         np.random.seed(0)
-        found.append(train(make_rows(), instruction=Instruction(Settings(batch=8))).parameters)
+        found.append(train(make_rows(), instruction=Instruction(LocalSettings(batch=8))).parameters)
     assert (found[0][SILENT] != found[1][SILENT]).all()
 
 
@@ -165,7 +165,9 @@ def test_no_generator_of_torch_or_numpy_is_called(kind: str, monkeypatch: pytest
         "Generator",
     ):
         monkeypatch.setattr(np.random, name, never)
-    update = train(rows, np.zeros(size, np.float32), model=model, instruction=Instruction(Settings(batch=8)))
+    update = train(
+        rows, np.zeros(size, np.float32), model=model, instruction=Instruction(LocalSettings(batch=8))
+    )
     assert (update.parameters != 0).all()
     assert update.simulated is False
 
@@ -198,7 +200,7 @@ def outcome(vector: np.ndarray, model: Model, *, target: bool, **more: object) -
 def test_the_reply_does_not_tell_the_target(weight: float, lr: float) -> None:
     """The same kind of reply with and without the target, over and within the bound."""
     model, vector = overflowing(weight)
-    instruction = Instruction(Settings(optimizer="sgd", lr=lr, batch=8, epochs=2))
+    instruction = Instruction(LocalSettings(optimizer="sgd", lr=lr, batch=8, epochs=2))
     replies = {
         outcome(vector, model, target=target, instruction=instruction)
         for target in (True, False)
@@ -213,7 +215,7 @@ def test_a_reply_leaves_whatever_the_noise_does(optimizer: str) -> None:
     """Steps far beyond the bound: parameters are held there, nothing is raised, nothing is NaN."""
     model, vector = overflowing(1e4)
     control = np.full(model.size, 1e4, dtype=np.float32)
-    settings = Settings(optimizer=optimizer, lr=1e3, mu=1e6, batch=8, epochs=3)
+    settings = LocalSettings(optimizer=optimizer, lr=1e3, mu=1e6, batch=8, epochs=3)
     update = train(
         make_rows(),
         vector,

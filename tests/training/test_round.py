@@ -5,14 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from fedwise.training.local import Settings, Update
+from fedwise.training.local import LocalSettings, Update
 from fedwise.training.round import Round
 
 SIZES = {"A": 100.0, "B": 200.0, "C": 300.0, "D": 400.0}
 
 
 def _round(strategy="fedavg", sampler="full", seed=0, **options) -> Round:
-    return Round.of(strategy, sampler, SIZES, settings=Settings(), seed=seed, sampler_options=options)
+    return Round.of(strategy, sampler, SIZES, settings=LocalSettings(), seed=seed, sampler_options=options)
 
 
 def _no_losses(_: tuple[str, ...]) -> dict[str, float]:
@@ -69,10 +69,10 @@ def test_the_sampler_learns_from_the_answers() -> None:
 
 def test_options_reach_strategy_and_sampler() -> None:
     server = Round.of(
-        "fedprox", "uniform", SIZES, settings=Settings(lr=0.5), strategy_options={"mu": 0.25},
+        "fedprox", "uniform", SIZES, settings=LocalSettings(lr=0.5), strategy_options={"mu": 0.25},
         sampler_options={"fraction": 0.25},
     )  # fmt: skip
-    assert server.instruct({}).settings == Settings(lr=0.5, mu=0.25)
+    assert server.instruct({}).settings == LocalSettings(lr=0.5, mu=0.25)
     assert len(server.choose(1, _no_losses)) == 1
     with pytest.raises(AttributeError):
         server.seed = 3  # type: ignore[misc]  # a value

@@ -18,14 +18,14 @@ from fedwise.errors import DataError, FedwiseError, MissingExtra
 from fedwise.schema.schema import Schema
 from fedwise.training.comparison import jobs, summarise, train_jobs
 from fedwise.training.federation import Prepared, find_frames, prepare
-from fedwise.training.local import Diverged, Settings
+from fedwise.training.local import Diverged, LocalSettings
 from fedwise.training.predict import predict_frame
 from fedwise.training.run import Manifest, Run, fingerprint
 from fedwise.training.samplers import SAMPLERS
 from fedwise.training.simulate import Config, Progress, simulate
 from fedwise.training.strategies import STRATEGIES
 
-QUICK = Config(rounds=4, replicates=0, model="8", settings=Settings(lr=1e-3))
+QUICK = Config(rounds=4, replicates=0, model="8", settings=LocalSettings(lr=1e-3))
 
 
 def _replace(config: Config, **changes) -> Config:
@@ -47,13 +47,13 @@ class KilledError(Exception):
 @pytest.mark.parametrize(
     ("strategy", "sampler", "settings"),
     [
-        *((name, "full", Settings(lr=1e-3)) for name in STRATEGIES),
-        *(("fedavg", name, Settings(lr=1e-3)) for name in SAMPLERS),
-        ("fedavg", "uniform", Settings(lr=1e-3, carry=True)),
+        *((name, "full", LocalSettings(lr=1e-3)) for name in STRATEGIES),
+        *(("fedavg", name, LocalSettings(lr=1e-3)) for name in SAMPLERS),
+        ("fedavg", "uniform", LocalSettings(lr=1e-3, carry=True)),
     ],
 )
 def test_a_killed_run_resumes_to_the_identical_result(
-    tmp_path: Path, prepared: Prepared, strategy: str, sampler: str, settings: Settings
+    tmp_path: Path, prepared: Prepared, strategy: str, sampler: str, settings: LocalSettings
 ) -> None:
     config = _replace(
         QUICK, strategy=strategy, sampler=sampler, settings=settings, replicates=5 * settings.carry
@@ -102,7 +102,7 @@ def test_a_diverging_run_keeps_the_last_good_checkpoint(tmp_path: Path, prepared
     rows = prepared.train["B"]
     broken = dataclasses.replace(rows, dense=np.full_like(rows.dense, 1e30))
     mixed = dataclasses.replace(prepared, train={**prepared.train, "B": broken})
-    config = _replace(QUICK, sampler="ucb_cs", fraction=0.25, settings=Settings(optimizer="sgd", lr=0.1))
+    config = _replace(QUICK, sampler="ucb_cs", fraction=0.25, settings=LocalSettings(optimizer="sgd", lr=0.1))
     run = _make(tmp_path, mixed, config)
     with pytest.raises(Diverged, match=r"client 'B'") as caught:
         simulate(mixed, "ABCD", config, on_round=run.save)
@@ -296,6 +296,7 @@ def test_compare_is_tidy_and_equal_in_processes(prepared: Prepared) -> None:
     )
     assert len(work) == 8
     table = train_jobs(prepared, work)
+    assert set(table["privacy"]) == {"not private"}
     assert table.equals(train_jobs(prepared, work, workers=2), null_equal=True)
     picked = table.filter(
         federation="pair", strategy="fedavg", sampler="full", seed=1, rows="all", metric="accuracy", round=2

@@ -9,7 +9,7 @@ import pytest
 from fedwise.errors import FedwiseError
 from fedwise.schema.schema import Schema
 from fedwise.training.federation import Prepared, prepare
-from fedwise.training.local import GroupSums, Instruction, Settings, Update, local_update
+from fedwise.training.local import GroupSums, Instruction, LocalSettings, Update, local_update
 from fedwise.training.model import Model
 from fedwise.training.simulate import Config, simulate
 from fedwise.training.strategies import (
@@ -30,7 +30,7 @@ def _update(client: str, parameters: list[float], rows: int, **more) -> Update:
 
 def _run(prepared: Prepared, clients, engine: str = "fast", **fields):
     config = Config(
-        **{"rounds": 3, "replicates": 0, "engine": engine, "settings": Settings(lr=1e-3), **fields}
+        **{"rounds": 3, "replicates": 0, "engine": engine, "settings": LocalSettings(lr=1e-3), **fields}
     )
     return simulate(prepared, clients, config)
 
@@ -42,7 +42,7 @@ def test_fedavg_with_one_client_is_centralised_training(prepared: Prepared, engi
     vector = model.initial(0)
     for number in (1, 2, 3):
         vector = local_update(
-            model, vector, prepared.train["C"], instruction=Instruction(Settings(lr=1e-3)), client="central",
+            model, vector, prepared.train["C"], instruction=Instruction(LocalSettings(lr=1e-3)), client="central",
             seed=0, round=number, engine=engine,
         ).parameters  # fmt: skip
     np.testing.assert_array_equal(found, vector)
@@ -78,7 +78,7 @@ def test_scaffold_without_variates_and_one_step_is_fedavg(
     prepared: Prepared, engine: str, optimizer: str
 ) -> None:
     # One round of one full-batch step: all variates are still zero.
-    settings = Settings(optimizer=optimizer, lr=0.01, batch=10_000)
+    settings = LocalSettings(optimizer=optimizer, lr=0.01, batch=10_000)
     plain = _run(prepared, "ABCD", engine, rounds=1, settings=settings).parameters
     options = {"optimizer": optimizer, "local_lr": 0.01}
     same = _run(
@@ -110,7 +110,7 @@ def test_scaffold_variate_is_option_two(prepared: Prepared) -> None:
     x = model.initial(0)
     control, own = (rng.normal(scale=0.01, size=model.size).astype(np.float32) for _ in range(2))
     got = local_update(
-        model, x, rows, instruction=Instruction(Settings(optimizer="sgd", lr=0.05), control=control), client="D",
+        model, x, rows, instruction=Instruction(LocalSettings(optimizer="sgd", lr=0.05), control=control), client="D",
         seed=0, round=1, state={"control": own},
     )  # fmt: skip
     expected = own - control + (x - got.parameters) / (got.steps * 0.05)
@@ -233,7 +233,7 @@ def test_fedfb_by_hand() -> None:
     lam = np.array([[0.1 - step, 0.3 + step], [0.4 + step, 0.2 - step]])
     np.testing.assert_allclose(state["lam"], lam)
     np.testing.assert_allclose(state["weights"], lam / [[0.1, 0.3], [0.4, 0.2]])
-    assert made.configure(Settings(), state).cell_weights is state["weights"]
+    assert made.configure(LocalSettings(), state).cell_weights is state["weights"]
 
 
 def test_fedfb_keeps_each_targets_share_and_starts_as_fedavg(prepared: Prepared) -> None:
@@ -255,7 +255,7 @@ def test_fedfb_narrows_the_gap_of_an_unfair_target(schema: Schema, frames: dict[
     data = prepare(unfair, schema)
 
     def gap(strategy: str) -> float:
-        settings = Settings(optimizer="sgd", lr=0.1)
+        settings = LocalSettings(optimizer="sgd", lr=0.1)
         return _run(data, "ABC", rounds=25, settings=settings, strategy=strategy).value(
             "eod", attribute="SEX"
         )
@@ -265,7 +265,7 @@ def test_fedfb_narrows_the_gap_of_an_unfair_target(schema: Schema, frames: dict[
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_every_strategy_learns(prepared: Prepared, name: str) -> None:
-    settings = Settings(optimizer="sgd", lr=0.1)
+    settings = LocalSettings(optimizer="sgd", lr=0.1)
     options = {"local_lr": 0.1} if name == "scaffold" else {}
     run = _run(prepared, "ABCDE", rounds=15, settings=settings, strategy=name, strategy_options=options)
     first = next(r.value for r in run.records if (r.rows, r.metric) == ("all", "loss"))

@@ -15,7 +15,7 @@ from fedwise.privacy.subsampled import epsilon, scale_noise
 from fedwise.training.accounting import compose
 from fedwise.training.encoding import Rows
 from fedwise.training.federation import Prepared
-from fedwise.training.local import Instruction, Settings
+from fedwise.training.local import Instruction, LocalSettings
 from fedwise.training.model import Model
 from fedwise.training.private import Privacy, private_update, sampling
 from fedwise.training.simulate import Config, simulate
@@ -115,7 +115,7 @@ def _private(prepared: Prepared, **more):
     rows = prepared.train["A"]
     model = Model(rows.width, (4,))
     fields = {
-        "instruction": Instruction(Settings(optimizer="sgd", lr=0.1, batch=16)), "client": "A", "round": 1,
+        "instruction": Instruction(LocalSettings(optimizer="sgd", lr=0.1, batch=16)), "client": "A", "round": 1,
         "noise_multiplier": 1.0, "seed": 0, **more,
     }  # fmt: skip
     return model, rows, private_update(model, model.initial(0), rows, **fields)
@@ -136,7 +136,7 @@ def test_a_step_is_clipped(prepared: Prepared) -> None:
         prepared,
         noise_multiplier=0.0,
         clip=1e-3,
-        instruction=Instruction(Settings(optimizer="sgd", lr=1.0, batch=10**6)),
+        instruction=Instruction(LocalSettings(optimizer="sgd", lr=1.0, batch=10**6)),
     )
     moved = np.linalg.norm(update.parameters - model.initial(0))
     # Rate 1: every row is drawn, its gradient clipped to 0.001, and the mean is taken.
@@ -149,7 +149,7 @@ def test_noise_has_the_promised_size(prepared: Prepared) -> None:
         prepared,
         noise_multiplier=50.0,
         clip=1e-2,
-        instruction=Instruction(Settings(optimizer="sgd", lr=1.0, batch=10**6)),
+        instruction=Instruction(LocalSettings(optimizer="sgd", lr=1.0, batch=10**6)),
     )
     moved = update.parameters - model.initial(0)
     expected = 50.0 * 1e-2 / len(rows)
@@ -160,7 +160,7 @@ def test_noise_has_the_promised_size(prepared: Prepared) -> None:
 def test_an_empty_batch_still_adds_noise(prepared: Prepared) -> None:
     rows = prepared.train["A"].take(np.arange(3))
     model = Model(rows.width, ())
-    settings = Settings(optimizer="sgd", lr=1.0, batch=1)
+    settings = LocalSettings(optimizer="sgd", lr=1.0, batch=1)
     for seed in range(40):
         update = private_update(
             model, model.initial(0), rows, instruction=Instruction(settings), client="A", round=1,
@@ -170,7 +170,9 @@ def test_an_empty_batch_still_adds_noise(prepared: Prepared) -> None:
         assert update.steps == 3
 
 
-def _by_hand(model: Model, vector: np.ndarray, rows: Rows, settings: Settings, clip: float) -> np.ndarray:
+def _by_hand(
+    model: Model, vector: np.ndarray, rows: Rows, settings: LocalSettings, clip: float
+) -> np.ndarray:
     """Full-batch clipped gradient descent without noise, by autograd and torch's optimisers."""
     module = model.module(vector)
     kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.SGD
@@ -202,7 +204,7 @@ def test_without_noise_it_is_clipped_descent(
     rows = prepared.train["A"].take(np.arange(40))
     network = Model(rows.width, (6, 4))
     model = network if kind == "network" else Model(rows.width, factory=lambda _: network.module())
-    settings = Settings(optimizer=optimizer, lr=0.05, batch=10**6, epochs=4, mu=mu)
+    settings = LocalSettings(optimizer=optimizer, lr=0.05, batch=10**6, epochs=4, mu=mu)
     update = private_update(
         model, network.initial(1), rows, instruction=Instruction(settings), client="A", round=1,
         noise_multiplier=0.0, clip=0.4,
@@ -222,7 +224,7 @@ def test_control_is_followed_and_returned(prepared: Prepared) -> None:
     control = np.linspace(-1, 1, model.size).astype(np.float32)
     old = np.full(model.size, 0.25, dtype=np.float32)
     fields = {"client": "A", "round": 1, "noise_multiplier": 0.0}
-    settings = Settings(optimizer="sgd", lr=0.5, batch=10**6)
+    settings = LocalSettings(optimizer="sgd", lr=0.5, batch=10**6)
     plain = private_update(model, model.initial(0), rows, instruction=Instruction(settings), **fields)
     steered = private_update(
         model, model.initial(0), rows, instruction=Instruction(settings, control=control),
@@ -244,7 +246,7 @@ def test_a_known_population_replaces_the_number_of_rows(prepared: Prepared) -> N
     rows = prepared.train["A"]
     model = Model(rows.width, ())
     fields = {
-        "instruction": Instruction(Settings(optimizer="sgd", lr=1.0, batch=16, epochs=2)), "client": "A",
+        "instruction": Instruction(LocalSettings(optimizer="sgd", lr=1.0, batch=16, epochs=2)), "client": "A",
         "round": 1, "noise_multiplier": 1.0, "population": 99.6,
     }  # fmt: skip
     for part in (rows, rows.take(np.arange(7)), rows.take(np.arange(0))):
@@ -265,7 +267,7 @@ def test_the_denominator_is_the_populations(prepared: Prepared) -> None:
     rows = prepared.train["A"]
     model = Model(rows.width, ())
     fields = {
-        "instruction": Instruction(Settings(optimizer="sgd", lr=1.0, batch=10**6)), "client": "A", "round": 1,
+        "instruction": Instruction(LocalSettings(optimizer="sgd", lr=1.0, batch=10**6)), "client": "A", "round": 1,
         "noise_multiplier": 0.0,
     }  # fmt: skip
     once, half = (
@@ -277,7 +279,7 @@ def test_the_denominator_is_the_populations(prepared: Prepared) -> None:
 
 def test_simulated_private_training_spends_at_most_its_promise(prepared: Prepared) -> None:
     privacy = Privacy(epsilon=3.0)
-    settings = Settings(optimizer="sgd", lr=0.1, batch=64)
+    settings = LocalSettings(optimizer="sgd", lr=0.1, batch=64)
     config = Config(
         rounds=2, replicates=0, privacy=privacy, settings=settings, sampler="uniform", strategy="scaffold"
     )
@@ -295,6 +297,6 @@ def test_what_dp_sgd_does_not_cover_is_refused(prepared: Prepared) -> None:
         with pytest.raises(FedwiseError, match=word):
             Config(privacy=Privacy(epsilon=1.0), **fields)
     with pytest.raises(FedwiseError, match="exact sums by group"):
-        _private(prepared, instruction=Instruction(Settings(), report=True))
+        _private(prepared, instruction=Instruction(LocalSettings(), report=True))
     with pytest.raises(FedwiseError, match="training epsilon must be a positive number, got 0"):
         Privacy(epsilon=0.0)

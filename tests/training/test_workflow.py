@@ -309,6 +309,9 @@ def test_compare_from_frames(frames: dict[str, pl.DataFrame], schema: Schema) ->
     assert (found.runs, found.attributes) == (4, ("SEX", "RACE"))
     assert [now[:2] for now in seen] == [(1, 4), (2, 4), (3, 4), (4, 4)]
     assert found.summary().filter(metric="accuracy").height == 2
+    assert set(found.table["privacy"]) == {"not private"}
+    noisy = fw.compare(frames, schema, {"pair": ["A", "B"]}, PRIVATE, seeds=[0])
+    assert set(noisy.table["privacy"]) == {"simulated"}  # whose noise has a seed, as everything compared
     everyone = fw.compare(frames, schema, settings=QUICK, seeds=[0])
     assert set(everyone.to_frame()["federation"]) == {"everyone"}
     every = fw.compare(frames, schema, settings=_replace(QUICK, rounds=1), strategies=["all"], seeds=[0])

@@ -1,4 +1,4 @@
-"""Budgets: the audit of one schema at several budgets, with both attacks."""
+"""Budgets: the audit of one schema at several budgets, with every attack."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from ..files import write_new
 from ..planning import plan
 from ..schema.frame import FrameLike
 from ..schema.schema import Schema
-from .audit import Attack, Audit, audit
+from .audit import Attack, audit, audit_cells, check
+from .outcome import Audit
 
-ATTACKS: tuple[Attack, ...] = ("single", "joint")
+ATTACKS: tuple[Attack, ...] = ("single", "joint", "release")
 
 
 class Audits(msgspec.Struct, frozen=True):
@@ -46,10 +47,12 @@ def audit_budgets(
     calibration: str = "tight",
     allocation: str = "weighted",
     trials: int = 1000,
+    runs: int = 100,
     seed: int = 0,
+    confidence: float = 0.999,
     progress: Callable[[int, int, float], None] | None = None,
 ) -> Audits:
-    """Audit the plan of each budget with both attacks.
+    """Audit the plan of each budget with every attack.
 
     Parameters
     ----------
@@ -57,17 +60,24 @@ def audit_budgets(
         Rows to draw targets from.
     epsilons, delta, calibration, allocation
         As for `fedwise.plan`, one plan for each epsilon.
-    trials, seed
-        As for `fedwise.audit`.
+    trials, seed, confidence
+        As for `fedwise.audit` with the attacks ``single`` and ``joint``.
+    runs
+        Trials of the attack ``release``: as many releases with each canary as without. 0 leaves it out.
     progress
         Called with audits done, audits asked for, and the largest AUC of an attack so far.
     """
     rows = schema.select_rows(frame)
+    attacks = ATTACKS if runs else ATTACKS[:2]
     found: list[Audit] = []
     for budget in epsilons:
         asked = plan(schema, budget, delta=delta, calibration=calibration, allocation=allocation)
-        for attack in ATTACKS:
-            found.append(audit(asked, rows, attack=attack, trials=trials, seed=seed))
-            if progress:
-                progress(len(found), len(ATTACKS) * len(epsilons), max(each.auc for each in found))
+        check(asked, rows, trials=trials, confidence=confidence)
+        found += audit_cells(
+            asked, rows, ("single", "joint"), trials=trials, seed=seed, confidence=confidence
+        )
+        if runs:
+            found.append(audit(asked, rows, attack="release", trials=runs, seed=seed, confidence=confidence))
+        if progress:
+            progress(len(found), len(attacks) * len(epsilons), max(each.auc for each in found))
     return Audits(calibration, allocation, found)

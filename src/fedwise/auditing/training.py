@@ -35,10 +35,10 @@ from ..privacy.subsampled import epsilon as accounted
 from ..privacy.subsampled import sampling, scale_noise
 from ..training.checks import LARGEST_LR, LARGEST_PARAMETER
 from ..training.encoding import Rows
-from ..training.local import Instruction, Settings, Update
+from ..training.local import Instruction, LocalSettings, Update
 from ..training.model import Model
 from ..training.private import Privacy, private_update
-from .audit import auc, clopper_pearson, epsilon_lower_bound
+from .rates import auc, clopper_pearson, epsilon_lower_bound
 
 Floats = npt.NDArray[np.float64]
 #: `private_update`, or something broken in its place.
@@ -154,7 +154,7 @@ def _attack(
     expected = float(min(batch, canaries))
     # Steps of about 1 for each clipping norm: far above the precision of the weight, far below its size.
     lr = min(expected / promise.clip, LARGEST_LR)
-    settings = Settings(optimizer="sgd", lr=lr, batch=batch, epochs=epochs)
+    settings = LocalSettings(optimizer="sgd", lr=lr, batch=batch, epochs=epochs)
     update = mechanism(
         model, sent, rows, instruction=Instruction(settings), client="audit", round=number + 1,
         noise_multiplier=noise, clip=promise.clip, population=float(canaries),

@@ -122,6 +122,10 @@ def _show(found: Study, output: Path, *, json: bool) -> None:
                 "fitted_on": calibration.fitted_on,
                 "judged_on": calibration.judged_on,
                 "judgements": calibration.judgements,
+                "restarts": calibration.restarts,
+                "spread": calibration.spread,
+                "identified": calibration.identified,
+                "notes": calibration.notes,
             }
         )
         return
@@ -140,3 +144,9 @@ def _show(found: Study, output: Path, *, json: bool) -> None:
     stderr().print(
         f"alpha {w.alpha:g}, beta {w.beta:g}, gamma {w.gamma:g}, lam {w.lam:g} in {output}", markup=False
     )
+    stderr().print(
+        "over restarts: " + ", ".join(f"{s.weight} {s.low:.2g} to {s.high:.2g}" for s in calibration.spread),
+        markup=False,
+    )
+    for note in calibration.notes:
+        stderr().print(f"note: {note}", markup=False)

@@ -132,7 +132,7 @@ def _show(summary: pl.DataFrame, attributes: tuple[str, ...], metric: str, asked
     names = [f"{name} by {attribute}" if attribute else name for name, attribute in wanted]
     rows = [(*key, *cells) for key, cells in lines.items()]
     columns = ("federation", "strategy", "sampler", "rounds to target", *names)
-    print_table("Held-out rows of all clients", columns, rows, right=columns[3:])
+    print_table("Held-out rows of all clients", columns, rows, right=columns[3:], keys=3)
 
 
 def _federations(

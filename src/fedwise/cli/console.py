@@ -36,20 +36,17 @@ def print_json(value: Any) -> None:
 
 
 def print_table(
-    title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[str] = ()
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    right: Sequence[str] = (),
+    keys: int = 1,
 ) -> None:
-    """A table for people on stderr. Columns named in `right` are right-aligned numbers."""
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
+    """A table for people on stderr: see `fedwise.cli.layout.print_fitted`."""
+    from .layout import print_fitted
 
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
-    for column in columns:
-        table.add_column(column, justify="right" if column in right else "left")
-    for row in rows:
-        # Names come from files of other parties: shown as text, never as markup.
-        table.add_row(*(escape(str(cell)) for cell in row))
-    stderr().print(table)
+    print_fitted(stderr(), title, columns, rows, right=right, keys=keys)
 
 
 @contextmanager

@@ -212,10 +212,10 @@ def _train(
 
 def _report(output: Path) -> Path | None:
     try:
-        from ..reporting import build_report
+        from ..reporting import report as build
     except ImportError:
         return None
     path = output / "report.html"
-    build_report(output, path)
+    build(output, path, force=True)
     stderr().print(f"6. report written to {path}", markup=False)
     return path

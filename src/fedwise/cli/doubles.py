@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from .console import JsonOption, SeedOption, print_json, progress, stderr
-from .select import FlaggedOption, ReleasesArgument, names
+from .search_options import FlaggedOption, ReleasesArgument, names
 
 
 def doubles(

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .console import JsonOption, SeedOption, print_json, print_table, progress
-from .select import (
+from .console import JsonOption, SeedOption, print_json, print_table
+from .inputs import bar
+from .search_options import (
     AlphaOption,
     BetaOption,
     BudgetOption,
@@ -27,13 +28,11 @@ from .select import (
     ThreadsOption,
     WeightsOption,
     chosen_weights,
-    names,
-    read_costs,
-    read_pairs,
+    read_constraints,
 )
 
 if TYPE_CHECKING:
-    from ..search.frontier import Frontier
+    from ..search.frontiers import Frontier
 
 
 def frontier(
@@ -69,39 +68,21 @@ def frontier(
     """
     from ..errors import FedwiseError
     from ..pool.pool import Pool
-    from ..search.constraints import Constraints
-    from ..search.frontier import frontier as search
+    from ..search.frontiers import frontier as search
 
     if pareto < 0 or pareto == 1:
         raise FedwiseError(f"pareto must be 0 or at least 2 points, got {pareto}")
     pool = Pool.load(releases, accept_flagged=accept_flagged)
-    rules = Constraints(
-        include=names(include),
-        exclude=names(exclude),
-        min_records=min_records,
-        min_client_records=min_client_records,
-        groups=read_pairs(group_file, "group"),
-        max_per_group=max_per_group,
-        costs=read_costs(cost_file),
-        budget=budget,
-    )
-    with progress() as bar:
-        task = bar.add_task("searching", total=1, best="")
+    chosen = chosen_weights(weights, pool.plan.weights, alpha=alpha, beta=beta, gamma=gamma, lam=lam)
+    rules = read_constraints(
+        include, exclude, group_file, cost_file, max_per_group=max_per_group, budget=budget,
+        min_records=min_records, min_client_records=min_client_records,
+    )  # fmt: skip
+    with bar("searching", "loss", digits=6) as best:
         found = search(
-            pool,
-            k,
-            weights=chosen_weights(weights, pool.plan.weights, alpha=alpha, beta=beta, gamma=gamma, lam=lam),
-            estimator=estimator,
-            method=method,
-            constraints=rules,
-            pareto_k=pareto_k,
-            pareto_points=pareto,
-            seed=seed,
-            threads=threads,
-            progress=lambda done, total, best: bar.update(
-                task, completed=done, total=max(total, 1), best=f"best loss {best:.6f}"
-            ),
-        )
+            pool, k, weights=chosen, estimator=estimator, method=method, constraints=rules, pareto_k=pareto_k,
+            pareto_points=pareto, seed=seed, threads=threads, progress=best,
+        )  # fmt: skip
     if json:
         print_json(found)
     else:

@@ -91,13 +91,13 @@ def names(text: str) -> list[str]:
 
 
 @contextmanager
-def bar(title: str, metric: str) -> Iterator[Callable[[int, int, float], None]]:
+def bar(title: str, metric: str, *, digits: int = 4) -> Iterator[Callable[[int, int, float], None]]:
     """A progress bar as the library calls it: done, expected, and the best so far."""
     with progress() as shown:
         task = shown.add_task(title, total=1, best="")
 
         def show(done: int, expected: int, best: float) -> None:
-            text = f"best {metric} {best:.4f}" if math.isfinite(best) else ""
-            shown.update(task, completed=done, total=expected, best=text)
+            text = f"best {metric} {best:.{digits}f}" if math.isfinite(best) else ""
+            shown.update(task, completed=done, total=max(expected, 1), best=text)
 
         yield show

@@ -61,22 +61,16 @@ def release(
     Only the release file leaves. The rows, the exact counts and the ledger stay with you. The same plan asked
     again gets the same release, kept beside the ledger in LEDGER.releases/, and charges nothing.
     """
-    from ..errors import LedgerError, PlanError
+    from ..errors import LedgerError
     from ..files import refuse_existing
     from ..owner.answer import Answer, check
     from ..owner.release import SUFFIX, check_client, check_seed
     from ..owner.release import release as make_release
-    from ..planning import Plan
-    from .plan import load_schema
 
     # Everything that can be refused is refused before the rows are read and the ledger is touched.
     check_client(client)
     check_seed(seed, simulated=simulated)
-    asked = Plan.load(plan)
-    if schema is not None and load_schema(schema).digest != asked.schema_digest:
-        raise PlanError(
-            f"plan file '{plan}' asks for another schema than '{schema}'; get a plan for your schema"
-        )
+    asked = _asked(plan, schema)
     target = output or Path(f"{client}{SUFFIX}")
     refuse_existing(target, force=force)
     where = ledger or data.with_name(data.name + ".ledger.db")
@@ -99,6 +93,20 @@ def release(
         _print_json(made, target)
     else:
         _show(made, target)
+
+
+def _asked(path: Path, schema: str | None) -> Plan:
+    """The plan, refused where the owner names another schema than its own."""
+    from ..errors import PlanError
+    from ..planning import Plan
+    from .plan import load_schema
+
+    asked = Plan.load(path)
+    if schema is not None and load_schema(schema).digest != asked.schema_digest:
+        raise PlanError(
+            f"plan file '{path}' asks for another schema than '{schema}'; get a plan for your schema"
+        )
+    return asked
 
 
 def _charged(

@@ -52,21 +52,17 @@ def report(
     With --json the same content goes to stdout and no page is written, unless --output is given too.
     """
     from ..errors import FedwiseError
-    from ..files import refuse_existing
-    from ..reporting import build_report
+    from ..reporting import report as build
 
-    wanted = not json or output != Path("report.html")
-    if wanted:
-        refuse_existing(output, force=force)
     baselines: dict[str, list[str | Path]] = {}
     for text in baseline or []:
         label, equals, path = text.partition("=")
         if not (equals and label.strip() and path):
             raise FedwiseError(f"--baseline must be written LABEL=RUN, got '{text}'")
         baselines.setdefault(label.strip(), []).append(path)
-    made = build_report(
+    made = build(
         run,
-        output if wanted else None,
+        None if json and output == Path("report.html") else output,
         releases=releases,
         audit=audit,
         comparison=comparison,

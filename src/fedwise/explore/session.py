@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from ..errors import FedwiseError, Infeasible
 from ..estimation import estimate
-from ..estimation.information import standard_error
-from ..objective.pfl import Terms
+from ..estimation.uncertainty import standard_error
+from ..objective.pfl import Terms, client_terms, federation_terms
 from ..pool.pool import Pool
 from ..reporting import Report
 from ..search import select
@@ -34,7 +34,6 @@ from ..view.palette import COLOURS, TERM_LABELS
 from ..view.pool_rows import pool_rows
 from ..view.promise import promise_of
 from ..view.tables import GroupRow, SizeRow
-from ..view.terms import as_terms, client_terms, federation_terms, signs
 from .question import Question
 from .rows import SharedRows
 
@@ -120,7 +119,7 @@ class Session:
         problem = self.rows.problem(question.weights)
         found = self._quick(problem, question, question.k, lambda: False)
         row = federation_terms(self.estimates, np.array([found.members]))[0]
-        terms = as_terms(row)
+        terms = Terms.of(row)
         error = float(standard_error(self.estimates, np.array(found.members), question.weights))
         return {
             "privacy": self.label,
@@ -153,10 +152,10 @@ class Session:
         return Found(end.members, end.loss, end.proven, grown.evaluations + end.evaluations)
 
     def _picture(self, question: Question, terms: Terms, loss: float) -> charts.Spec:
-        everyone = as_terms(self.everyone)
+        everyone = Terms.of(self.everyone)
         shown = [
             GroupRow(name="This federation", terms=terms, loss=loss),
-            GroupRow(name="All clients", terms=everyone, loss=float(self.everyone @ signs(question.weights))),
+            GroupRow(name="All clients", terms=everyone, loss=everyone.loss(question.weights)),
         ]
         return charts.groups(shown, question.weights)
 
@@ -252,11 +251,12 @@ class Session:
     def report(self, question: Question) -> str:
         """The report on the full answer, as a page."""
         selection = self.search(question, lambda: False)
+        self.forecast(question, lambda: False)  # makes the forecaster, once for all questions
         return Report.of(
             self.pool,
             selection,
             frontier=self.sizes(question, lambda: False),
-            forecast=self.forecast(question, lambda: False),
+            forecast=self._forecasters[0] or False,
             commands=[self.command(question)],
         ).html()
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flwr.app import Message
 from flwr.serverapp import Grid
@@ -16,14 +16,13 @@ from ..errors import FedwiseError, PoolError
 from ..owner.release import SUFFIX, Release
 from ..planning import Plan
 from ..pool.pool import Pool
+from ..search import select as search
+from ..search.selection import Selection
 from . import wire
 from .answers import Absence, sort_answers
 from .client_app import records
 from .exchange import Exchange
 from .grid import FederationGrid
-
-if TYPE_CHECKING:
-    from ..search.selection import Selection
 
 __all__ = ["Absence", "Federation", "select_federation"]
 
@@ -153,11 +152,7 @@ def select_federation(
     ordered, pool = _pool(
         releases, absent, asked=len(asked), least=max(least, 1), accept_flagged=accept_flagged
     )
-    if select is None:
-        from ..search.select import select as default_select
-
-        select = default_select
-    selection = select(pool, k, seed=seed, **options)
+    selection = (select or search)(pool, k, seed=seed, **options)
     nodes = {found.client: node for node, found in ordered}
     chosen = {client: nodes[client] for client in selection.clients}
     _LOG.info("fedwise: the federation is %s", ", ".join(sorted(chosen)))

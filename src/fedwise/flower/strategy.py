@@ -13,7 +13,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 
 from ..errors import FedwiseError
-from ..training.local import Settings, Update
+from ..training.local import LocalSettings, Update
 from ..training.model import Model
 from ..training.round import Round
 from ..training.samplers import Sampler
@@ -56,7 +56,7 @@ class FedwiseStrategy(FedAvg):  # type: ignore[misc]  # flwr is not typed for us
         model: Model,
         sizes: Mapping[str, float],
         sampler: str | Sampler = "full",
-        settings: Settings | None = None,
+        settings: LocalSettings | None = None,
         seed: int = 0,
         timeout: float = 600.0,
         strategy_options: Mapping[str, Any] | None = None,
@@ -68,7 +68,7 @@ class FedwiseStrategy(FedAvg):  # type: ignore[misc]  # flwr is not typed for us
             strategy,
             sampler,
             dict(sorted(sizes.items())),
-            settings=settings or Settings(),
+            settings=settings or LocalSettings(),
             seed=seed,
             strategy_options=strategy_options,
             sampler_options=sampler_options,

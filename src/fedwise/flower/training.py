@@ -25,7 +25,7 @@ from ..training.local import (
     ClientState,
     GroupSums,
     Instruction,
-    Settings,
+    LocalSettings,
     Update,
     local_update,
     log_losses,
@@ -50,7 +50,7 @@ def train_app(
     data: Any = None,
     policy: Any = None,
     model: str | Model = "mlp",
-    settings: Settings | None = None,
+    settings: LocalSettings | None = None,
     weight: Weight = "released",
     test: Callable[[Context], Any] | None = None,
 ) -> ClientApp:
@@ -78,7 +78,7 @@ def train_app(
     app = ClientApp() if app is None else app
     encoder = Encoder(schema)
     network = Model.named(model, encoder.width) if isinstance(model, str) else model
-    trainer = _Trainer(encoder, network, data, settings or Settings(), weight, test)
+    trainer = _Trainer(encoder, network, data, settings or LocalSettings(), weight, test)
     app.train()(trainer.train)
     app.evaluate()(trainer.evaluate)
     app.query(LOSS_ACTION)(trainer.loss)
@@ -92,7 +92,7 @@ class _Trainer:
         encoder: Encoder,
         model: Model,
         data: Any,
-        settings: Settings,
+        settings: LocalSettings,
         weight: Weight,
         test: Callable[[Context], Any] | None,
     ) -> None:
@@ -285,7 +285,7 @@ def write_instruction(instruction: Instruction) -> dict[str, Any]:
     return out
 
 
-def read_instruction(message: Message, default: Settings) -> Instruction:
+def read_instruction(message: Message, default: LocalSettings) -> Instruction:
     """What the server asks: our own records, or a plain Flower strategy's config."""
     config, arrays = _config(message), message.content.array_records
     if SETTINGS not in config:
@@ -342,7 +342,7 @@ def read_update(model: Model, message: Message, client: str) -> Update:
 
 
 class _Asked(msgspec.Struct, forbid_unknown_fields=True):
-    settings: Settings
+    settings: LocalSettings
     attribute: int
     report: bool
 

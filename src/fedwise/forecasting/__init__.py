@@ -20,7 +20,7 @@ from .design import Design
 from .forecaster import Federation, Forecaster, Prediction, Settings
 from .metrics import ALL, GAPS, NAMES, Metrics
 from .objective import Forecast
-from .valuation import Effect, FrontPoint, effects, front
+from .valuation import Effect, TradeOff, effects, front
 
 __all__ = [
     "ALL",
@@ -30,10 +30,10 @@ __all__ = [
     "Effect",
     "Forecast",
     "Forecaster",
-    "FrontPoint",
     "Metrics",
     "Prediction",
     "Settings",
+    "TradeOff",
     "effects",
     "front",
     "predict",

@@ -16,6 +16,7 @@ from ..search.methods import resolve_method
 from ..search.outcome import Method
 from ..search.point import undominated
 from ..search.problem import Problem
+from ..search.shapley import sample_shapley
 from .forecaster import Federation, Forecaster
 from .metrics import NAMES, check_name
 from .objective import Forecast
@@ -37,7 +38,7 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     std_error: float
 
 
-class FrontPoint(msgspec.Struct, frozen=True, kw_only=True):
+class TradeOff(msgspec.Struct, frozen=True, kw_only=True):
     """A federation that no other one found beats on both metrics."""
 
     clients: tuple[str, ...]
@@ -74,15 +75,14 @@ def effects(
 
     whole = float(value(total[None])[0])
     without = value(total - rows) if len(members) > 1 else value(nothing)
-    rng = np.random.default_rng(seed)
-    shares = np.empty((orders, len(members)))
-    empty = float(value(nothing)[0])
-    for draw in range(orders):
-        order = rng.permutation(len(members))
-        shares[draw] = 0.0
-        for path in (order, order[::-1]):
-            shares[draw, path] += np.diff(value(np.cumsum(rows[path], axis=0)), prepend=empty) / 2
-    means, errors = shares.mean(axis=0), shares.std(axis=0, ddof=1) / np.sqrt(orders)
+    means, errors = sample_shapley(
+        lambda paths: np.stack([value(np.cumsum(rows[path], axis=0)) for path in paths]),
+        len(members),
+        orders=orders,
+        rng=np.random.default_rng(seed),
+        empty=float(value(nothing)[0]),
+        mirrored=True,
+    )
     found = [
         Effect(
             client=forecaster.estimates.clients[i],
@@ -108,7 +108,7 @@ def front(
     seed: int = 0,
     threads: int | None = None,
     progress: Progress | None = None,
-) -> tuple[FrontPoint, ...]:
+) -> tuple[TradeOff, ...]:
     """Best `metric` for a falling limit on `gap`, at size `k`: smallest gap first, none dominated.
 
     A limit, unlike a weighted sum, also reaches points where the front is not convex. ``metric="auc"`` with
@@ -163,14 +163,14 @@ def _values(forecaster: Forecaster, federations: Sequence[tuple[int, ...]], name
 
 def _undominated(
     forecaster: Forecaster, met: Sequence[tuple[int, ...]], metric: str, gap: str
-) -> tuple[FrontPoint, ...]:
+) -> tuple[TradeOff, ...]:
     names = (*NAMES, *(name for name in dict.fromkeys((metric, gap)) if name not in NAMES))
     values = _values(forecaster, met, names)
     sign = 1.0 if check_name(metric).larger_is_better else -1.0
     value, width = sign * values[:, names.index(metric)], values[:, names.index(gap)]
     front = undominated(range(len(met)), cost=lambda i: float(width[i]), gain=lambda i: float(value[i]))
     return tuple(
-        FrontPoint(
+        TradeOff(
             clients=tuple(forecaster.estimates.clients[m] for m in met[i]),
             value=float(sign * value[i]),
             gap=float(width[i]),

@@ -1,18 +1,22 @@
-"""Run privacy: whether the training in a run directory was private, and what it cost."""
+"""Run privacy: whether a training was private, and what it cost, from its run directory or its comparison."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+import polars as pl
 
 from ..errors import FedwiseError
 from ..files import decode, read_bytes
 from ..view.labels import Label
 from ..view.promise import TrainingPrivacy
+
+#: What a training can be; one of a comparison is never private, as its noise comes from a seed.
+_LEAST_FIRST: tuple[Label, ...] = ("not private", "simulated")
 
 
 def training_privacy(folder: Path, config: Mapping[str, Any]) -> TrainingPrivacy | None:
@@ -29,6 +33,19 @@ def training_privacy(folder: Path, config: Mapping[str, Any]) -> TrainingPrivacy
         return TrainingPrivacy(label="not private", notes=_costs(folder / "privacy.json"))
     label: Label = "private" if settings.get("simulated") is False else "simulated"
     return TrainingPrivacy(label=label, notes=_costs(folder / "privacy.json"))
+
+
+def comparison_privacy(tables: Sequence[pl.DataFrame]) -> TrainingPrivacy | None:
+    """What tables of a comparison say about their trainings; ``None`` where one of them says nothing.
+
+    Version 0.1.0 did not write it. Of several labels the least private one holds for all.
+    """
+    said: set[object] = set()
+    for table in tables:
+        said |= set(table["privacy"].unique()) if "privacy" in table.columns else {None}
+    if not said or not said <= set(_LEAST_FIRST):
+        return None
+    return TrainingPrivacy(label=next(label for label in _LEAST_FIRST if label in said))
 
 
 class _CostRow(msgspec.Struct):

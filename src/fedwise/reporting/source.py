@@ -19,28 +19,30 @@ import polars as pl
 from ..certificate import Certificate
 from ..errors import FedwiseError
 from ..estimation import estimate
-from ..estimation.information import standard_error
-from ..files import decode, read_bytes
+from ..estimation.uncertainty import standard_error
+from ..files import decode, read_bytes, refuse_existing
 from ..objective.pfl import terms
 from ..planning import Plan
 from ..pool.pool import Pool
 from ..search.selection import Selection
+from ..training.run import Run
 from ..view.labels import flags_of
+from ..view.promise import TrainingPrivacy
 from ..view.tables import AuditRow
 from .commands import command_lines
-from .report import Report
-from .run_privacy import training_privacy
+from .document import Report
+from .run_privacy import comparison_privacy, training_privacy
 
 #: How the chosen federation is called in charts and tables.
 CHOSEN = "Chosen federation"
 _RANDOM = re.compile(r"^(random)[ _-]?\d+$", re.IGNORECASE)
 
 
-def build_report(
-    source: str | Path,
+def report(
+    source: str | Path | Run | Selection,
     output: str | Path | None = None,
     *,
-    releases: str | Path | None = None,
+    releases: str | Path | Pool | None = None,
     audit: str | Path | None = None,
     comparison: str | Path | None = None,
     baselines: Mapping[str, Sequence[str | Path]] | None = None,
@@ -48,44 +50,47 @@ def build_report(
     frontier: bool = True,
     forecast: bool = True,
     title: str | None = None,
-    force: bool = True,
+    force: bool = False,
 ) -> Report:
-    """Read a run and make its report.
+    """The report of a run or a selection: why these clients, what was promised, what came out.
 
     Parameters
     ----------
     source
-        A directory as `fedwise train` or `fedwise demo` leaves it, or a ``selection.json``.
+        A run or its directory, as `fedwise train` or `fedwise demo` leave it, or a selection or its file.
     output
         Where to write the page; ``None`` writes nothing.
     releases, audit, comparison
-        Parts that lie elsewhere than beside the source.
+        Parts that lie elsewhere than beside the source. The releases may be a pool.
     baselines
         Further run directories by label; several of one label are its seeds.
-    accept_flagged, frontier, forecast, title, force
-        As in `Pool.load`, `Report.of` and `Report.save`.
+    accept_flagged, frontier, forecast, title
+        As in `Pool.load` and `Report.of`.
+    force
+        Whether the page may replace another file.
+
+    Returns
+    -------
+    Report
+        The values, the charts and the page; shows itself in a notebook.
 
     Raises
     ------
     FedwiseError
         A part named does not exist or cannot be read, or nothing says which federation was chosen.
     """
-    source = Path(source)
-    if not source.exists():
-        raise FedwiseError(f"run '{source}' does not exist; name a run directory or a selection.json")
-    folder = source if source.is_dir() else source.parent
-    whole = source.is_dir()
-    place = _part(releases, folder / "releases" if whole else None)
+    if output is not None:
+        refuse_existing(Path(output), force=force)
+    folder, known = _place(source)
+    place = None if isinstance(releases, Pool) else _part(releases, folder / "releases" if folder else None)
     pool = Pool.load(place, accept_flagged=accept_flagged) if place else None
-    config = _json(folder / "config.json") if whole else {}
-    selection = _selection(source, pool, config)
-    runs = _runs(
-        folder if whole else None,
-        _part(comparison, folder / "comparison.parquet" if whole else None),
-        baselines,
-    )
-    found = _part(audit, folder / "audit.json" if whole else None)
-    report = Report.of(
+    if isinstance(releases, Pool):
+        pool = releases
+    config = _json(folder / "config.json") if folder else {}
+    selection = known or _selection(folder, pool, config)
+    runs = _runs(folder, _part(comparison, folder / "comparison.parquet" if folder else None), baselines)
+    found = _part(audit, folder / "audit.json" if folder else None)
+    made = Report.of(
         pool,
         selection,
         runs=runs,
@@ -94,14 +99,24 @@ def build_report(
         forecast=forecast,
         model=str(config.get("config", {}).get("model", "mlp")),
         commands=command_lines(selection, pool, config, place),
-        training_privacy=training_privacy(folder, config) if whole and CHOSEN in runs else None,
-        plan=_plan(folder / "plan.json") if whole else None,
+        training_privacy=_privacy(folder, config, runs),
+        plan=_plan(folder / "plan.json") if folder else None,
         digests={"Training data": config["fingerprint"]} if config.get("fingerprint") else None,
         title=title,
     )
     if output is not None:
-        report.save(output, force=force)
-    return report
+        made.save(output, force=force)
+    return made
+
+
+def _place(source: str | Path | Run | Selection) -> tuple[Path | None, Selection | None]:
+    """The directory to look in, or the selection itself where there is none."""
+    if isinstance(source, Selection):
+        return None, source
+    path = source.path if isinstance(source, Run) else Path(source)
+    if not path.exists():
+        raise FedwiseError(f"run '{path}' does not exist; name a run directory or a selection.json")
+    return (path, None) if path.is_dir() else (None, Selection.load(path))
 
 
 def _part(given: str | Path | None, beside: Path | None) -> Path | None:
@@ -120,10 +135,9 @@ def _json(path: Path) -> dict[str, Any]:
     return decode(data, dict[str, Any], what=f"run file '{path}'", error=FedwiseError)
 
 
-def _selection(source: Path, pool: Pool | None, config: Mapping[str, Any]) -> Selection:
-    path = source / "selection.json" if source.is_dir() else source
-    if path.exists():
-        return Selection.load(path)
+def _selection(source: Path | None, pool: Pool | None, config: Mapping[str, Any]) -> Selection:
+    if source is not None and (source / "selection.json").exists():
+        return Selection.load(source / "selection.json")
     members = config.get("federation")
     if not members:
         raise FedwiseError(
@@ -211,6 +225,16 @@ def split_comparison(table: pl.DataFrame, *, chosen_known: bool = False) -> dict
         label = " · ".join([label, *(str(part[key][0]) for key in mixed)])
         found.setdefault(label, []).append(part)
     return found
+
+
+def _privacy(
+    folder: Path | None, config: Mapping[str, Any], runs: Mapping[str, Sequence[pl.DataFrame]]
+) -> TrainingPrivacy | None:
+    """Of the chosen federation's training: what its run directory says, else what the comparison says."""
+    if folder is not None and (folder / "metrics.parquet").exists():
+        return training_privacy(folder, config)
+    chosen = [found for label, found in runs.items() if label.split(" · ")[0] == CHOSEN]
+    return comparison_privacy([table for tables in chosen for table in tables])
 
 
 class _AuditFile(msgspec.Struct):

@@ -2,12 +2,12 @@
 
 from .annealing import Annealing
 from .constraints import Constraints
+from .entry import select
 from .exact import Exact
-from .frontier import Frontier, frontier, pareto
+from .frontiers import Frontier, frontier, pareto
 from .greedy import Greedy
 from .point import Point
 from .problem import PFL, Objective
-from .select import select
 from .selection import Selection
 
 __all__ = [

@@ -7,18 +7,30 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..certificate import Certificate, certify
+from ..certificate import Certificate, noise_sentence
 from ..estimation.estimates import Estimates
 from ..objective.pfl import terms
 from ..objective.weights import Weights
 from ..pool.pool import Pool
 from .constraints import Limits
 from .control import Control
-from .evidence import Evidence, contributions, frequency, nearest_swap, redraw_count, standard_error
-from .outcome import Found, Method, Outcome
+from .doubt import Doubt, doubt
+from .evidence import (
+    Evidence,
+    contributions,
+    frequency,
+    nearest_swap,
+    redraw_count,
+    standard_error,
+    swaps_around,
+)
+from .neighbourhood import Swaps
+from .outcome import Method, Outcome
 from .point import Point
 from .problem import PFL, Problem
 from .selection import Alternative, Selection, Status
+
+_NOT_ASKED = "What the noise leaves open was not asked for."
 
 
 class Searched(NamedTuple):
@@ -62,8 +74,7 @@ class Inquiry:
         error = standard_error(self.estimates, members, self.weights) if self.is_pfl else None
         status = status_of(outcome, interrupted=control.interrupted)
         asked = self.evidence != "none"
-        gap = nearest_swap(self.problem, chosen.limits, outcome, control) if asked else None
-        certificate = self._certificate(outcome, status, gap, error)
+        certificate = self._certificate(chosen, status, error, control)
         shares, redraws = self._frequency(chosen, control)
         others = [entry for entry in outcome.ranked if entry[1] != members][: self.alternatives]
         return Selection(
@@ -110,27 +121,54 @@ class Inquiry:
         return tuple(self.estimates.clients[i] for i in members)
 
     def _certificate(
-        self, outcome: Outcome, status: Status, gap: Found | None, error: float | None
+        self, chosen: Searched, status: Status, error: float | None, control: Control
     ) -> Certificate:
+        """What the search proves, and what the noise leaves open."""
+        outcome = chosen.outcome
         statement = _statement(outcome, len(outcome.members), status)
-        if self.is_pfl and self.evidence != "none":
-            return certify(
-                self.estimates,
-                outcome.members,
-                self.weights,
-                statement=statement,
-                neighbour=gap,
-                std_error=error,
-                simulated=self.pool is not None and self.pool.simulated,
-                seed=self.seed,
-            )
-        name = self.problem.objective.name
-        why = "were not asked for" if self.is_pfl else f"are not known for the objective '{name}'"
+        if self.evidence == "none":
+            return Certificate(statement=statement, noise_statement=_NOT_ASKED)
+        swaps = swaps_around(self.problem, chosen.limits, outcome, control)
+        near = nearest_swap(self.problem, outcome, swaps)
+        left = None
+        if self.is_pfl and swaps is not None:
+            left = doubt(self.estimates, outcome, swaps, self.weights, seed=self.seed)
         return Certificate(
             statement=statement,
-            noise_statement=f"Bounds on the effect of noise {why}.",
-            gap=gap[0] if gap else None,
+            noise_statement=self._noise_statement(left, swaps),
+            sigma=error,
+            gap=near[0] if near else None,
+            best_swap=self._swap(outcome.members, near[1]) if near else None,
+            neighbour_error=left.nearest_error if left else None,
+            neighbour_chance=left.nearest_chance if left else None,
+            swap_chance=left.chance if left else None,
+            regret=left.regret if left else None,
+            regret_bound=left.regret_bound if left else None,
+            swaps=len(swaps.losses) if left and swaps is not None else 0,
         )
+
+    def _noise_statement(self, left: Doubt | None, swaps: Swaps | None) -> str:
+        if not self.is_pfl:
+            return (
+                f"What the noise leaves open is not known for the objective '{self.problem.objective.name}'."
+            )
+        if not np.any(self.estimates.sigmas):
+            return "The tables carry no noise: losses are exact for these records, and nothing is private."
+        if left is not None:
+            return noise_sentence(left.chance, left.regret, left.regret_bound)
+        if swaps is None:
+            return "What the noise leaves open was not measured: there are too many swaps, or the search was stopped."
+        if not len(swaps.losses):
+            return "No other federation is one swap away, so the noise leaves nothing open there."
+        return (
+            f"What the noise leaves open is not known for '{self.estimates.estimator}' estimates, whose bias is "
+            "larger than their noise; use estimator 'shrinkage'."
+        )
+
+    def _swap(self, members: tuple[int, ...], other: tuple[int, ...]) -> tuple[str, str]:
+        """Who leaves and who joins between two federations one swap apart."""
+        (leaves,), (joins,) = set(members) - set(other), set(other) - set(members)
+        return self.estimates.clients[leaves], self.estimates.clients[joins]
 
     def _frequency(self, chosen: Searched, control: Control) -> tuple[dict[str, float], int]:
         """How often each client is chosen when the noise is redrawn, and the number of redraws."""

@@ -15,10 +15,11 @@ from ..objective.weights import Weights
 from .annealing import Annealing
 from .constraints import Limits
 from .control import Control
-from .neighbourhood import best_swaps, descend
+from .neighbourhood import Swaps, best_swaps, descend
 from .outcome import Found, Outcome, as_members
 from .problem import PFL, Problem
 from .selection import Contribution
+from .shapley import sample_shapley
 
 Ints = npt.NDArray[np.int64]
 Evidence = Literal["none", "quick", "full"]
@@ -30,6 +31,8 @@ _REDRAWS = {"none": 0, "quick": 10, "full": 200}
 _QUICK_CELLS = 500_000
 #: Neighbourhoods beyond this are not scanned a second time for the gap.
 _GAP_SWAPS = 250_000
+#: Swaps that are compared under the noise: all of them in pools of a hundred clients.
+_NEAR_SWAPS = 1024
 
 
 def standard_error(estimates: Estimates, members: tuple[int, ...], weights: Weights) -> float | None:
@@ -54,30 +57,32 @@ def contributions(
             for i, w in zip(members, without, strict=True)
         )
     rng = np.random.default_rng([seed & 0xFFFFFFFFFFFFFFFF, 11])
-    paths = np.stack([rng.permutation(ids) for _ in range(orders)])
-    steps = np.diff(problem.along(paths), axis=1, prepend=0.0)
-    changes = np.zeros((orders, k))
-    at = np.searchsorted(ids, paths)
-    np.put_along_axis(changes, at, steps, axis=1)
-    errors = changes.std(axis=0, ddof=1) / math.sqrt(orders)
+    means, errors = sample_shapley(lambda paths: problem.along(ids[paths]), k, orders=orders, rng=rng)
     return tuple(
         Contribution(
             problem.clients[i], None if math.isnan(w) else float(loss - w), float(mean), float(error)
         )
-        for i, w, mean, error in zip(members, without, changes.mean(axis=0), errors, strict=True)
+        for i, w, mean, error in zip(members, without, means, errors, strict=True)
     )
 
 
-def nearest_swap(problem: Problem, limits: Limits, outcome: Outcome, control: Control) -> Found | None:
-    """Gap to, and members of, the best feasible federation one swap away; ``None`` where there is none."""
-    members = set(outcome.members)
+def swaps_around(problem: Problem, limits: Limits, outcome: Outcome, control: Control) -> Swaps | None:
+    """The best allowed swaps of the federation found, best first; ``None`` where they are too many to scan again."""
     slots = len(outcome.members) - len(limits.fixed)
-    if slots * (len(limits.free) - slots) <= _GAP_SWAPS and not control.stopped():
-        swaps = best_swaps(problem, limits, np.asarray(outcome.members), control=control, keep=1)
-        if swaps.complete and len(swaps.losses):
-            swapped = as_members([*(members - {int(swaps.outs[0])}), int(swaps.ins[0])])
-            return problem.loss(swapped) - outcome.loss, swapped
+    if slots * (len(limits.free) - slots) > _GAP_SWAPS or control.stopped():
         return None
+    swaps = best_swaps(problem, limits, np.asarray(outcome.members), control=control, keep=_NEAR_SWAPS)
+    return swaps if swaps.complete else None
+
+
+def nearest_swap(problem: Problem, outcome: Outcome, swaps: Swaps | None) -> Found | None:
+    """Gap to, and members of, the best federation one swap away; ``None`` where there is none."""
+    members = set(outcome.members)
+    if swaps is not None:
+        if not len(swaps.losses):
+            return None
+        swapped = as_members([*(members - {int(swaps.outs[0])}), int(swaps.ins[0])])
+        return problem.loss(swapped) - outcome.loss, swapped
     # A descent has already ranked the neighbours of the optimum it proved.
     for loss, other in outcome.ranked:
         if len(members - set(other)) == 1:

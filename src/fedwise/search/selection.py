@@ -75,7 +75,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     chains, agreed
         Independent chains of an annealing search, and how many ended at this federation.
     certificate
-        What is certain, and under which assumptions.
+        What the search proved, and what the noise leaves open.
     alternatives
         Distinct good federations met, best first.
     contributions
@@ -161,9 +161,9 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
                 for name, value in msgspec.to_builtins(self.terms).items()
             ),
             ("status", f"{self.status}: {self.sentence}"),
-            ("certificate", self.certificate.statement),
-            ("noise", self.certificate.noise_statement),
-            *(("not met", f"{a.text} ({a.found})") for a in self.certificate.assumptions if not a.holds),
+            ("proved", self.certificate.statement),
+            ("left open", self.certificate.left_open),
+            *(("the paper", line) for line in self.certificate.paper),
             *(("alternative", f"{', '.join(a.clients)}  (+{a.gap:.3g})") for a in self.alternatives[:3]),
         ]
         if self.frequency:

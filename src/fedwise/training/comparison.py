@@ -40,7 +40,7 @@ class Comparison:
     Parameters
     ----------
     table
-        Tidy: the columns of `METHOD`, ``seed``, and those of `Record`.
+        Tidy: the columns of `METHOD`, ``seed``, ``privacy`` (what protects the training), and those of `Record`.
     runs
         How many trainings it holds.
     attributes
@@ -238,7 +238,7 @@ def train_jobs(
     Returns
     -------
     table
-        Tidy: the columns of `METHOD`, ``seed``, and those of `Record`. The order and the numbers do not
+        Tidy: the columns of `METHOD`, ``seed``, ``privacy``, and those of `Record`. The order and the numbers do not
         depend on `workers`.
     """
     for job in work:
@@ -264,8 +264,14 @@ def _label(job: Job, records: pl.DataFrame) -> pl.DataFrame:
         pl.lit(job.config.strategy).alias("strategy"),
         pl.lit(job.config.sampler).alias("sampler"),
         pl.lit(job.config.seed, dtype=pl.Int64).alias("seed"),
+        pl.lit(_privacy(job.config)).alias("privacy"),
         pl.all(),
     )
+
+
+def _privacy(config: Config) -> str:
+    """What protects a training of a comparison, in the labels of `fedwise.view.labels`: its noise has a seed."""
+    return "not private" if config.privacy is None else "simulated"
 
 
 def summarise(

@@ -16,7 +16,7 @@ from .encoding import Rows
 from .model import Model, Vector, import_torch
 
 if TYPE_CHECKING:
-    from .local import Settings
+    from .local import LocalSettings
 
 _EMPTY = np.zeros(0, dtype=np.float32)
 #: Parameters, mean loss met on the way, steps, and the sum of the plain gradients (where asked).
@@ -39,7 +39,7 @@ def fast(
     model: Model,
     parameters: Vector,
     rows: Rows,
-    settings: Settings,
+    settings: LocalSettings,
     weight: Vector,
     shift: Vector | None,
     state: dict[str, npt.NDArray[Any]],
@@ -76,7 +76,7 @@ def by_torch(
     model: Model,
     parameters: Vector,
     rows: Rows,
-    settings: Settings,
+    settings: LocalSettings,
     weight: Vector,
     shift: Vector | None,
     state: dict[str, npt.NDArray[Any]],

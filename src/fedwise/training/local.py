@@ -39,7 +39,7 @@ class Diverged(CheckFailed):
         self.round = round
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class LocalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How a client trains. The defaults are the paper's.
 
     `carry` keeps Adam's moments at the client between rounds; by default every round starts a fresh
@@ -80,7 +80,7 @@ class Instruction:
         Whether to evaluate the *received* parameters on the training rows first.
     """
 
-    settings: Settings
+    settings: LocalSettings
     control: Vector | None = None
     cell_weights: npt.NDArray[np.float64] | None = None
     attribute: int = 0

@@ -34,7 +34,7 @@ from .checks import LARGEST_PARAMETER, check_instruction, check_module, check_pa
 from .encoding import Rows
 from .engines import one_thread
 from .entropy import Stream
-from .local import ClientState, Instruction, Settings, Update
+from .local import ClientState, Instruction, LocalSettings, Update
 from .model import Model, Vector
 from .row_gradients import UNIT, row_gradients
 
@@ -156,7 +156,7 @@ def _descend(
     theta: Vector,
     noisy_mean: Callable[[Vector], Floats],
     steps: int,
-    settings: Settings,
+    settings: LocalSettings,
     shift: Vector | None,
 ) -> tuple[Vector, Floats]:
     """Follow noisy gradients; returns parameters and the sum of the gradients. All of it is post-processing."""
@@ -175,7 +175,7 @@ def _descend(
     return theta, summed
 
 
-def _optimizer(settings: Settings, size: int) -> Callable[[Floats], Floats]:
+def _optimizer(settings: LocalSettings, size: int) -> Callable[[Floats], Floats]:
     """What a gradient moves the parameters by: plain SGD, or Adam (Kingma and Ba 2015) as torch has it."""
     lr = settings.lr
     if settings.optimizer == "sgd":

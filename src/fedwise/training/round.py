@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .local import Instruction, Settings, Update
+from .local import Instruction, LocalSettings, Update
 from .model import Vector
 from .samplers import Sampler, make_sampler
 from .strategies import ServerState, Strategy, make_strategy
@@ -41,7 +41,7 @@ class Round:
     strategy: Strategy
     sampler: Sampler
     sizes: Mapping[str, float]
-    settings: Settings
+    settings: LocalSettings
     seed: int = 0
 
     @classmethod
@@ -51,7 +51,7 @@ class Round:
         sampler: str | Sampler,
         sizes: Mapping[str, float],
         *,
-        settings: Settings,
+        settings: LocalSettings,
         seed: int = 0,
         strategy_options: Mapping[str, Any] | None = None,
         sampler_options: Mapping[str, Any] | None = None,

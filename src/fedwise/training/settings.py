@@ -24,7 +24,7 @@ class Training(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     model
         ``mlp`` (32-32-32), ``logistic``, or widths such as ``64-32``.
     optimizer, lr, batch, epochs, mu, carry
-        How a client trains: see `fedwise.training.local.Settings`.
+        How a client trains: see `fedwise.training.local.LocalSettings`.
     engine
         ``auto``, ``fast`` (kernels) or ``torch`` (autograd).
     epsilon, delta, clip

@@ -15,7 +15,7 @@ from ..privacy.subsampled import sampling, scale_noise
 from . import metrics
 from .accounting import History
 from .federation import Prepared
-from .local import ClientState, Engine, Instruction, Settings, Update, local_update, log_losses, predict
+from .local import ClientState, Engine, Instruction, LocalSettings, Update, local_update, log_losses, predict
 from .model import Model, Vector, check_extra
 from .private import Privacy, private_update
 from .records import Record
@@ -41,7 +41,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     sampler: str = "full"
     sampler_options: dict[str, Any] = msgspec.field(default_factory=dict)
     fraction: float = 0.5
-    settings: Settings = msgspec.field(default_factory=Settings)
+    settings: LocalSettings = msgspec.field(default_factory=LocalSettings)
     model: str = "mlp"
     seed: int = 0
     engine: Engine = "auto"

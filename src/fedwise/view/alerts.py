@@ -130,8 +130,9 @@ def broken_audits(audits: list[AuditRow]) -> list[Notice]:
         Notice(
             level="stop",
             title=f"the attack beats the promise at ε = {audit.epsilon}",
-            text=f"Attack on {'all tables' if audit.attack == 'joint' else 'one table'}: AUC {audit.auc:.3f} where "
-            f"theory allows {audit.auc_theory:.3f}. Do not release with this build.",
+            text=f"Attack on {audit.target}: AUC {audit.auc:.3f} where theory allows {audit.auc_theory:.3f}. "
+            + "".join(f"{_sentence(found)} " for found in audit.findings)
+            + "Do not release with this build.",
         )
         for audit in broken
     ]
@@ -220,8 +221,11 @@ def better_baselines(training: TrainingOutcome) -> list[Notice]:
     """Baselines with a better metric than the chosen federation."""
     found = []
     for metric, words, larger in (
+        ("auc", "AUC", True),
         ("balanced_accuracy", "balanced accuracy", True),
+        ("balanced_accuracy@rate", "rate-matched balanced accuracy", True),
         ("eod", "equal opportunity gap", False),
+        ("eod@rate", "rate-matched equal opportunity gap", False),
     ):
         rows = [measure for measure in training.final if measure.metric == metric]
         if len(rows) < 2:

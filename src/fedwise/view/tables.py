@@ -14,10 +14,9 @@ import numpy.typing as npt
 
 from ..errors import FedwiseError
 from ..estimation.estimates import Estimates
-from ..objective.pfl import Terms, Weights
+from ..objective.pfl import Terms, Weights, client_terms, federation_terms
 from ..search.problem import PFL, Problem
 from ..search.selection import Selection
-from .terms import as_terms, client_terms, federation_terms, signs
 
 Floats = npt.NDArray[np.float64]
 
@@ -89,12 +88,20 @@ class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
     tpr_theory: float
     epsilon_lower_bound: float
     ok: bool
+    findings: list[str] = []
+
+    @property
+    def target(self) -> str:
+        """What was attacked, in words."""
+        return {"joint": "all tables", "single": "one table", "release": "whole releases"}.get(
+            self.attack, self.attack
+        )
 
 
 def client_rows(estimates: Estimates, selection: Selection) -> list[ClientRow]:
     """Every client: its own terms, its part in the federation or the price of bringing it in."""
     alone = client_terms(estimates)
-    losses = alone @ signs(selection.weights)
+    losses = alone @ selection.weights.signed
     parts = {part.client: part for part in selection.contributions}
     chosen = set(selection.clients)
     swaps = best_swaps_in(estimates, selection)
@@ -107,7 +114,7 @@ def client_rows(estimates: Estimates, selection: Selection) -> list[ClientRow]:
                 client=name,
                 chosen=name in chosen,
                 records=float(estimates.totals[i]),
-                terms=as_terms(alone[i]),
+                terms=Terms.of(alone[i]),
                 loss=float(losses[i]),
                 leave_one_out=part.leave_one_out if part else None,
                 shapley=part.shapley if part else None,
@@ -157,17 +164,17 @@ def group_rows(estimates: Estimates, selection: Selection, *, seed: int = 0) -> 
         found.append(_mean(f"{RANDOM} random federations", federation_terms(estimates, drawn), weights))
         everyone = federation_terms(estimates, np.arange(n)[None, :])[0]
         found.append(
-            GroupRow(name="All clients", terms=as_terms(everyone), loss=float(everyone @ signs(weights)))
+            GroupRow(name="All clients", terms=Terms.of(everyone), loss=float(everyone @ weights.signed))
         )
     return found
 
 
 def _mean(name: str, table: Floats, weights: Weights) -> GroupRow:
-    losses = table @ signs(weights)
+    losses = table @ weights.signed
     low, high = np.quantile(losses, [0.05, 0.95])
     return GroupRow(
         name=name,
-        terms=as_terms(table.mean(axis=0)),
+        terms=Terms.of(table.mean(axis=0)),
         loss=float(losses.mean()),
         low=float(low),
         high=float(high),

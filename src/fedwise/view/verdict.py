@@ -13,7 +13,10 @@ from .outcomes import Measure
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """The federation, its loss and how sure we are."""
+    """The federation, its loss, what is proved about it and what the noise leaves open.
+
+    `paper` is what the paper's bounds say, and `assumptions` what they rest on; empty unless they were asked for.
+    """
 
     clients: list[str]
     k: int
@@ -29,6 +32,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     statement: str
     noise_statement: str
     assumptions: list[Assumption]
+    paper: list[str]
     forecast: list[Measure]
 
 
@@ -46,7 +50,7 @@ class SearchSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def verdict_of(selection: Selection, candidates: int) -> Verdict:
-    """The federation, its loss and its certificate."""
+    """The federation, its loss, and what is known about it."""
     return Verdict(
         clients=list(selection.clients),
         k=selection.k,
@@ -60,8 +64,9 @@ def verdict_of(selection: Selection, candidates: int) -> Verdict:
         method=selection.method,
         status=selection.status,
         statement=selection.certificate.statement,
-        noise_statement=selection.certificate.noise_statement,
+        noise_statement=selection.certificate.left_open,
         assumptions=list(selection.certificate.assumptions),
+        paper=list(selection.certificate.paper),
         forecast=[],
     )
 

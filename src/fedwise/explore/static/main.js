@@ -114,7 +114,7 @@ function show(final) {
   const mine = selection && selection.loss < answer.loss - 1e-12 ? { ...answer, ...selection } : answer;
   const chosen = new Set(mine.clients);
   const quick = `${answer.proven ? "No single swap improves it" : "Found quickly"}: ${number(answer.evaluations, 0)} federations in ${number(answer.seconds * 1000, 0)} ms.`;
-  const note = selection ? [selection.certificate.statement, selection.certificate.noise_statement].join(" ") : quick;
+  const note = selection ? `Proved: ${selection.certificate.statement} Left open: ${selection.certificate.noise_statement}` : quick;
   const b = other ? answerB : null;
   const title = other?.kind === "without" ? `Without ${other.client}` : "Pinned";
   card(find("now"), other ? "Now" : "Federation", mine, {

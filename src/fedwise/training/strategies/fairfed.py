@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import FedwiseError
-from ..local import Instruction, Settings, Update
+from ..local import Instruction, LocalSettings, Update
 from ..model import Vector
 from .strategy import ServerState, mean, shares
 
@@ -44,7 +44,7 @@ class FairFed:
         total = sum(sizes.values())
         return {f"weight/{client}": np.array([rows / total]) for client, rows in sizes.items()}
 
-    def configure(self, settings: Settings, state: ServerState) -> Instruction:
+    def configure(self, settings: LocalSettings, state: ServerState) -> Instruction:
         """Ask for a report on the parameters sent."""
         return Instruction(settings, attribute=self.attribute, report=True)
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..local import Instruction, Settings, Update
+from ..local import Instruction, LocalSettings, Update
 from ..model import Vector
 from .strategy import ServerState, mean, shares
 
@@ -33,7 +33,7 @@ class FedAdam:
             "second": np.full(parameters.shape, self.tau**2, dtype=np.float64),
         }
 
-    def configure(self, settings: Settings, state: ServerState) -> Instruction:
+    def configure(self, settings: LocalSettings, state: ServerState) -> Instruction:
         """Train as the settings say."""
         return Instruction(settings)
 

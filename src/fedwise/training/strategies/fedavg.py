@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..local import Instruction, Settings, Update
+from ..local import Instruction, LocalSettings, Update
 from ..model import Vector
 from .strategy import ServerState, mean, shares
 
@@ -23,7 +23,7 @@ class FedAvg:
         """Nothing to remember."""
         return {}
 
-    def configure(self, settings: Settings, state: ServerState) -> Instruction:
+    def configure(self, settings: LocalSettings, state: ServerState) -> Instruction:
         """Train as the settings say."""
         return Instruction(settings)
 

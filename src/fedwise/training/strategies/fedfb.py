@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import FedwiseError
-from ..local import Instruction, Settings, Update
+from ..local import Instruction, LocalSettings, Update
 from ..model import Vector
 from .strategy import ServerState, mean, shares
 
@@ -36,7 +36,7 @@ class FedFB:
         """Weights are known after the first reports."""
         return {}
 
-    def configure(self, settings: Settings, state: ServerState) -> Instruction:
+    def configure(self, settings: LocalSettings, state: ServerState) -> Instruction:
         """Ask for a report, and send the weights of the cells."""
         weights = state.get("weights")
         return Instruction(settings, cell_weights=weights, attribute=self.attribute, report=True)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import msgspec
 
-from ..local import Instruction, Settings
+from ..local import Instruction, LocalSettings
 from .fedavg import FedAvg
 from .strategy import ServerState
 
@@ -19,6 +19,6 @@ class FedProx(FedAvg):
     name: ClassVar[str] = "fedprox"
     mu: float = 0.01
 
-    def configure(self, settings: Settings, state: ServerState) -> Instruction:
+    def configure(self, settings: LocalSettings, state: ServerState) -> Instruction:
         """Train with the proximal term."""
         return Instruction(msgspec.structs.replace(settings, mu=self.mu))

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import msgspec
 import numpy as np
 
-from ..local import Instruction, Settings, Update
+from ..local import Instruction, LocalSettings, Update
 from ..model import Vector
 from .strategy import ServerState, mean, shares
 
@@ -44,7 +44,7 @@ class Scaffold:
             state[f"share/{client}"] = np.array([rows / total if self.weighted else 1 / len(sizes)])
         return state
 
-    def configure(self, settings: Settings, state: ServerState) -> Instruction:
+    def configure(self, settings: LocalSettings, state: ServerState) -> Instruction:
         """Send the server's control variate along."""
         if self.optimizer is not None:
             settings = msgspec.structs.replace(settings, optimizer=self.optimizer, lr=self.local_lr)

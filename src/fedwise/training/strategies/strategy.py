@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import FedwiseError
-from ..local import Instruction, Settings, Update
+from ..local import Instruction, LocalSettings, Update
 from ..model import Vector
 
 #: What the server remembers from round to round: named arrays, so that a checkpoint can hold them.
@@ -25,7 +25,7 @@ class Strategy(Protocol):
         """What to remember before the first round; `sizes` are the training rows of every client."""
         ...
 
-    def configure(self, settings: Settings, state: ServerState) -> Instruction:
+    def configure(self, settings: LocalSettings, state: ServerState) -> Instruction:
         """What to ask of the participants of a round."""
         ...
 

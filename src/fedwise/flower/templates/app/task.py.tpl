@@ -7,13 +7,13 @@ from fedwise import Schema
 from fedwise.data import synthetic
 from fedwise.errors import FedwiseError
 from fedwise.flower import Policy
-from fedwise.training.local import Settings
+from fedwise.training.local import LocalSettings
 from flwr.app import Context
 
 HERE = Path(__file__).parent
 SCHEMA = Schema.load(HERE / "schema.toml")
 MODEL = "mlp"
-SETTINGS = Settings(lr=0.001, batch=64)
+SETTINGS = LocalSettings(lr=0.001, batch=64)
 
 
 def policy(context: Context) -> Policy:

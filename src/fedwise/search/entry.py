@@ -1,4 +1,4 @@
-"""select: the entry to the search. A pool and a size in, a selection with its evidence out."""
+"""Entry to the search: `select`, a pool and a size in, a selection with its evidence out."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from ..pool.pool import Pool
 from .constraints import Constraints
 from .control import Control, Progress
 from .describe import Searched, status_of
+from .entry import estimates_of, feasible_sizes, search_sizes, weights_of
 from .evidence import standard_error
 from .feasible import check
 from .methods import resolve_method
@@ -24,7 +25,6 @@ from .outcome import Method
 from .point import Point as Point
 from .point import undominated
 from .problem import PFL, Problem
-from .select import estimates_of, feasible_sizes, search_sizes, weights_of
 from .sizes import Sizes, parse_sizes
 
 

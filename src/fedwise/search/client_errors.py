@@ -1,0 +1,60 @@
+"""Client errors: how far the noise may move each client's pull on the loss of a federation."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ..estimation.estimates import Estimates, Posterior
+from ..estimation.fitting import margin_factors
+from ..objective.information import pointwise
+from ..objective.weights import Weights, pair_weights
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+def client_errors(
+    estimates: Estimates, posterior: Posterior, members: Ints, clients: Ints, weights: Weights
+) -> Floats:
+    """Standard deviation of g·e_i for each of `clients`: g the slope of the loss at `members`, e_i the client's error.
+
+    To first order the true loss of a federation V near `members` differs from its estimate by Σ_{i∈V} g·e_i plus
+    what all clients have in common. e_i has the posterior's independent parts: the number of records, the
+    marginals at fixed odds ratios, and the interactions along and off the direction of the pool's association.
+    """
+    layout = estimates.layout
+    signed = pair_weights(estimates.schema, layout, weights)
+    total = float(estimates.totals[members].sum())
+    whole = estimates.cells[members].sum(axis=0) / total
+    sizes = estimates.totals[clients]
+    slope, by_level = np.zeros(layout.cells), np.zeros(layout.levels)
+    variance = np.zeros(len(clients))
+    for j in np.flatnonzero(signed).tolist():
+        here, (x, y) = layout.slice(j), layout.sides(j)
+        table = whole[here].reshape(layout.shapes[j])
+        pmi = signed[j] * pointwise(table)
+        down, across = margin_factors(table, table * pmi)
+        slope[here] = pmi.ravel()
+        by_level[x] += down
+        by_level[y] += across
+        centred = (pmi - down[:, None] - across).ravel()
+        direction = posterior.direction[here]
+        v = (estimates.sigmas[j] ** 2 / sizes**2)[:, None]
+        prior = posterior.spread[j] * posterior.spread_factor[clients, None] * posterior.pool[here]
+        left = np.divide(prior * v, prior + v, out=np.zeros_like(prior), where=prior > 0)
+        variance += posterior.strength[clients, j] * float(centred @ direction) ** 2
+        variance += _given(left, centred, direction)
+    for variable in range(len(layout.sizes)):
+        here = layout.marginal(variable)
+        levels = by_level[here]
+        variance += _given(posterior.marginals[clients, here], levels, np.ones_like(levels))
+    pull = (estimates.cells[clients] / sizes[:, None] - whole) @ slope
+    return np.asarray(np.sqrt(sizes**2 * variance + posterior.totals[clients] * pull**2) / total)
+
+
+def _given(variances: Floats, slope: Floats, fixed: Floats) -> Floats:
+    """Variance of slope·e for independent e (…, m) given that fixed·e = 0."""
+    cross, own = variances @ (slope * fixed), variances @ fixed**2
+    known = np.divide(cross**2, own, out=np.zeros_like(own), where=own > 0)
+    return np.asarray(np.maximum(variances @ slope**2 - known, 0.0))
