@@ -148,7 +148,18 @@ def summary(rows: pl.DataFrame, *by: str) -> pl.DataFrame:
 def report(rows: pl.DataFrame, console: Console) -> list[str]:
     """Print the tables; the bounds that fail, as sentences."""
     for by in (("epsilon",), ("task",), ("task", "epsilon"), ("k", "epsilon")):
-        table = Table("federations", *by, "n", "interval", "± 1.96 SE", "mean z", "sd z", "rms error", "mean SE", "width / ±")
+        table = Table(
+            "federations",
+            *by,
+            "n",
+            "interval",
+            "± 1.96 SE",
+            "mean z",
+            "sd z",
+            "rms error",
+            "mean SE",
+            "width / ±",
+        )
         for row in summary(rows, *by).iter_rows(named=True):
             table.add_row(
                 row["kind"], *(str(row[name]) for name in by), str(row["n"]), f"{row['interval']:.3f}",
