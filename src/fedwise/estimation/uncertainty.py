@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ..objective.information import LOG2E, gradient, pointwise
 from ..objective.weights import Weights, pair_weights
+from ..schema.layout import Layout
 from .estimates import Estimates, Posterior
 from .fitting import margin_factors
 
@@ -114,18 +115,9 @@ class _Delta:
         return np.asarray(pmi - down[:, None] - across)
 
     def _levels(self, by_level: Floats) -> float:
-        """Levels of a variable err independently, given that they sum to one.
-
-        Equal variances u of a levels leave u·(1 − 1/a) under that condition, so u is a/(a − 1) times the
-        variance of a level.
-        """
+        """Variance from the members' marginals."""
         left = self.posterior.marginals[self.members]
-        variance = 0.0
-        for variable, levels in enumerate(self.layout.sizes):
-            here = self.layout.marginal(variable)
-            v, h = left[:, here] * (levels / max(levels - 1, 1)), by_level[here]
-            variance += float(self.share**2 @ _given(v, h, np.ones_like(h)))
-        return variance
+        return float(self.share**2 @ level_variance(self.layout, left, by_level))
 
     def _interaction(self, j: int, table: Floats, slope: Floats) -> tuple[float, Floats]:
         """Variance from the members' and the pool's interactions, and how much information each leaves out."""
@@ -142,12 +134,12 @@ class _Delta:
         kept = prior / (prior + v)
         steep = float(centred @ direction) ** 2
         squares = self.share**2
-        members = float(squares @ (strength * steep + _given(kept * v, centred, direction)))
+        members = float(squares @ (strength * steep + given(kept * v, centred, direction)))
         # What a member does not keep of its own deviation it takes from the pool, error included.
         lent = float(self.share @ (1.0 - strength / v[:, 0]))
         lent_cells = self.share @ (1.0 - kept)
         pool = lent**2 * self.posterior.pool_strength[j] * steep
-        pool += float(_given((lent_cells**2 * self.posterior.pool_cells[here])[None], centred, direction)[0])
+        pool += float(given((lent_cells**2 * self.posterior.pool_cells[here])[None], centred, direction)[0])
         # E I(p + e) ≈ I(p) + Σ var(e)/(2p) in nats. Members' estimates lack this lift, in all tables to the
         # same side. The pool's table had its own restored, with an error of that size, but for the gap.
         own = _lift(squares @ (kept * v) + float(squares @ strength) * direction**2, p)
@@ -161,9 +153,24 @@ def _lift(variances: Floats, p: Floats) -> float:
     return 0.5 * LOG2E * float(np.sum(np.minimum(variances / np.maximum(p, 1e-12), p)))
 
 
-def _given(variances: Floats, slope: Floats, fixed: Floats) -> Floats:
+def level_variance(layout: Layout, left: Floats, by_level: Floats) -> Floats:
+    """Variance of a slope by the marginals of each client, shape (clients,).
+
+    Levels of a variable err independently, given that they sum to one. Equal variances u of a levels leave
+    u·(1 − 1/a) under that condition, so u is a/(a − 1) times the variance of a level.
+    """
+    variance = np.zeros(len(left))
+    for variable, levels in enumerate(layout.sizes):
+        here = layout.marginal(variable)
+        v, h = left[:, here] * (levels / max(levels - 1, 1)), by_level[here]
+        variance += given(v, h, np.ones_like(h))
+    return variance
+
+
+def given(variances: Floats, slope: Floats, fixed: Floats) -> Floats:
     """Variance of slope·e for independent e (…, m) given that fixed·e = 0."""
     plain = variances @ slope**2
     cross = variances @ (slope * fixed)
     own = variances @ fixed**2
-    return np.asarray(plain - np.divide(cross**2, own, out=np.zeros_like(own), where=own > 0))
+    known = np.divide(cross**2, own, out=np.zeros_like(own), where=own > 0)
+    return np.asarray(np.maximum(plain - known, 0.0))
