@@ -47,7 +47,7 @@ class Redraws(NamedTuple):
     made
         Number of redraws.
     optimism
-        Of each redraw, by how much noise favours what it makes the search choose; see `frequency`.
+        Of each redraw, by how much the federation it makes the search choose looks better than it is; see `frequency`.
     """
 
     frequency: dict[str, float]
@@ -71,17 +71,18 @@ def interval(
 ) -> tuple[float, float] | None:
     """Where the true loss of a selected federation lies (95%); ``None`` where it is not known.
 
-        loss + lift + mean optimism ± 1.96·√(std_error² + variance of the mean optimism)
+        loss + mean optimism ± 1.96·√(std_error² + variance of the mean optimism)
 
-    The loss is the lowest of many, so its noise is a favourable one: the optimism, measured by redraws of the
-    noise, takes that back. Without redraws it is left out. The plain estimator has no interval: its clipping
-    bias is many times its standard error.
+    The loss is the lowest of many, so its noise is a favourable one, and what is unusual about its members is
+    partly shrunk away. The optimism, measured by redraws of the noise, takes both back. Without redraws only the
+    `lift` of the estimator itself is known. The plain estimator has no interval: its clipping bias is many times its
+    standard error.
     """
     error, lift = uncertainty.error_and_lift(estimates, members, weights)
     if not math.isfinite(error) or (estimates.posterior is None and error > 0):
         return None
     found = np.asarray(optimism, dtype=np.float64)
-    centre = loss + lift + (float(found.mean()) if len(found) else 0.0)
+    centre = loss + (float(found.mean()) if len(found) else lift)
     doubt = float(found.var(ddof=1)) / len(found) if len(found) > 1 else 0.0
     half = _NORMAL * math.sqrt(error**2 + doubt)
     return centre - half, centre + half
@@ -160,8 +161,9 @@ def frequency(
     A parametric bootstrap: the estimates stand for the truth, noise of the plan's scale is added to them,
     the same estimator and a short search run again: one chain, and a descent from the selection W.
 
-    A redraw that chooses W' instead of W does so because its noise favours W'. By how much is known, since the
-    estimates are the truth here: (redrawn loss of W − of W') + (estimated loss of W' − of W), never negative.
+    The estimates are the truth here, so how much better the redraw's choice V looks than it is is known: estimated
+    minus redrawn loss of V. That holds the noise that made the search choose V, and the bias of the estimator for
+    federations such as V.
     """
     original = Problem.of(estimates, PFL(weights))
     optimism: list[float] = []
@@ -179,8 +181,7 @@ def frequency(
         best = warm.members if warm.loss < found.loss else found.members
         chosen[list(best)] += 1
         made += 1
-        favour = problem.loss(outcome.members) - problem.loss(best)
-        optimism.append(max(favour + original.loss(best) - outcome.loss, 0.0))
+        optimism.append(original.loss(best) - problem.loss(best))
     if made == 0:
         return Redraws({}, 0, ())
     shares = chosen / made

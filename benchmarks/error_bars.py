@@ -1,7 +1,7 @@
 """Benchmark of the error bars: how often does the interval of a selection hold the true loss?
 
-    python benchmarks/coverage.py [--quick] [--tasks income2018 ...] [--seeds 10 20] [--eps 0.3 1 3]
-                                  [--ks 5 10 15] [--random 20] [--out coverage.csv]
+    python benchmarks/error_bars.py [--quick] [--tasks income2018 ...] [--seeds 10 20] [--eps 0.3 1 3]
+                                  [--ks 5 10 15] [--random 20] [--out error_bars.csv]
 
 Census tables of the training rows stand for the truth. Releases get simulated noise under the default plan,
 `fw.select` chooses, and the true loss of *that* federation is compared with
@@ -185,7 +185,7 @@ def main() -> int:
     parser.add_argument("--eps", nargs="+", type=float, default=[0.3, 1.0, 3.0])
     parser.add_argument("--ks", nargs="+", type=int, default=[5, 10, 15])
     parser.add_argument("--random", type=int, default=20, help="random federations for each draw and size")
-    parser.add_argument("--out", type=Path, default=Path("coverage.csv"))
+    parser.add_argument("--out", type=Path, default=Path("error_bars.csv"))
     args = parser.parse_args()
     console = Console(width=150)
     if not DATA.exists():
