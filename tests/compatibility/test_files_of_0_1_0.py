@@ -159,18 +159,16 @@ def test_weights_and_selections(old: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("folder", "tolerance", "evidence"),
-    [("exact", 1e-9, "full"), ("simulated", 1e-6, "none"), ("releases", 1e-6, "none")],
+    ("folder", "evidence"), [("exact", "full"), ("simulated", "none"), ("releases", "none")]
 )
-def test_the_same_federation_is_chosen(
-    old: Path, call: Command, folder: str, tolerance: float, evidence: str
-) -> None:
+def test_the_same_federation_is_chosen(old: Path, call: Command, folder: str, evidence: str) -> None:
     found = json.loads(
         call("select", folder, "-k", "3", "--evidence", evidence, "--weights", "weights.toml", "--json")
     )
     before = fw.Selection.load(f"selections/{folder}.json")
     assert found["clients"] == list(before.clients)
-    assert found["loss"] == pytest.approx(before.loss, abs=tolerance)
+    # Exact counts have the loss they had. Of noisy ones the estimator was mended: within its old error bar.
+    assert found["loss"] == pytest.approx(before.loss, abs=max(before.std_error or 0.0, 1e-9))
     if folder == "exact":  # the last of the three that 0.1.0 printed
         assert lacking(PRINTED["select"], found) == []
 

@@ -118,11 +118,8 @@ def select(
         selection.save(output, force=force)
     if json:
         print_json(selection)
-    else:
-        show(selection)
-        typer.echo(",".join(selection.clients))
-    if output is not None and not json:
-        stderr().print(f"written to {output}", markup=False)
+        return
+    show(selection, output)
 
 
 def with_paper_bounds(pool: Pool, selection: Selection) -> Selection:
@@ -134,8 +131,8 @@ def with_paper_bounds(pool: Pool, selection: Selection) -> Selection:
     return msgspec.structs.replace(selection, certificate=paper_bounds(pool, selection))
 
 
-def show(selection: Selection) -> None:
-    """The selection as tables for people."""
+def show(selection: Selection, output: Path | None) -> None:
+    """The selection as tables for people, its members alone on standard output, and where it was written."""
     print_table("selection", ("", ""), selection.rows())
     if selection.contributions:
         print_table(

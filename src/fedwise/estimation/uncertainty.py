@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ..objective.information import LOG2E, gradient, pointwise
 from ..objective.weights import Weights, pair_weights
+from ..schema.layout import Layout
 from .estimates import Estimates, Posterior
 from .fitting import margin_factors
 
@@ -30,13 +31,23 @@ def standard_error(estimates: Estimates, federation: Federation, weights: Weight
     standard_error
         In units of the loss; 0 for exact counts.
     """
+    return error_and_lift(estimates, federation, weights)[0]
+
+
+def error_and_lift(estimates: Estimates, federation: Federation, weights: Weights) -> tuple[float, float]:
+    """Standard error of the loss, and by how much the true loss is above the estimated one on average.
+
+    Information is convex: that of a posterior mean is below the posterior mean of the information, by
+    Σ var/(2p) nats for each table. With the weights of the tables this `lift` is the expected difference.
+    It is counted in the standard error too, as the error of itself. For ``plain`` no lift is known: 0.
+    """
     members = np.asarray(federation, dtype=np.int64)
     signed = pair_weights(estimates.schema, estimates.layout, weights)
     if not np.any(estimates.sigmas):
-        return 0.0
+        return 0.0, 0.0
     if estimates.posterior is None:
-        return _plain_error(estimates, members, signed)
-    return _Delta(estimates, members, signed, estimates.posterior).error()
+        return _plain_error(estimates, members, signed), 0.0
+    return _Delta(estimates, members, signed, estimates.posterior).error_and_lift()
 
 
 def _plain_error(estimates: Estimates, members: npt.NDArray[np.int64], signed: Floats) -> float:
@@ -67,8 +78,8 @@ class _Delta:
         self.whole = self.share @ self.own
         self.noise = estimates.sigmas**2
 
-    def error(self) -> float:
-        """Root of the summed variances and squared biases."""
+    def error_and_lift(self) -> tuple[float, float]:
+        """Root of the summed variances and squared biases, and the first bias, whose sign is known."""
         slope = np.zeros(self.layout.cells)
         by_level = np.zeros(self.layout.levels)
         variance, biases = 0.0, np.zeros(2)
@@ -82,7 +93,7 @@ class _Delta:
             variance += found
             biases += lacking
         variance += self._totals(slope) + self._levels(by_level)
-        return math.sqrt(variance + float(np.sum(biases**2)))
+        return math.sqrt(variance + float(np.sum(biases**2))), float(biases[0])
 
     def _totals(self, slope: Floats) -> float:
         """A member's number of records is its share of the mixture."""
@@ -104,14 +115,9 @@ class _Delta:
         return np.asarray(pmi - down[:, None] - across)
 
     def _levels(self, by_level: Floats) -> float:
-        """Levels of a variable err independently, given that they sum to one."""
+        """Variance from the members' marginals."""
         left = self.posterior.marginals[self.members]
-        variance = 0.0
-        for variable in range(len(self.layout.sizes)):
-            here = self.layout.marginal(variable)
-            v, h = left[:, here], by_level[here]
-            variance += float(self.share**2 @ _given(v, h, np.ones_like(h)))
-        return variance
+        return float(self.share**2 @ level_variance(self.layout, left, by_level))
 
     def _interaction(self, j: int, table: Floats, slope: Floats) -> tuple[float, Floats]:
         """Variance from the members' and the pool's interactions, and how much information each leaves out."""
@@ -128,12 +134,12 @@ class _Delta:
         kept = prior / (prior + v)
         steep = float(centred @ direction) ** 2
         squares = self.share**2
-        members = float(squares @ (strength * steep + _given(kept * v, centred, direction)))
+        members = float(squares @ (strength * steep + given(kept * v, centred, direction)))
         # What a member does not keep of its own deviation it takes from the pool, error included.
         lent = float(self.share @ (1.0 - strength / v[:, 0]))
         lent_cells = self.share @ (1.0 - kept)
         pool = lent**2 * self.posterior.pool_strength[j] * steep
-        pool += float(_given((lent_cells**2 * self.posterior.pool_cells[here])[None], centred, direction)[0])
+        pool += float(given((lent_cells**2 * self.posterior.pool_cells[here])[None], centred, direction)[0])
         # E I(p + e) ≈ I(p) + Σ var(e)/(2p) in nats. Members' estimates lack this lift, in all tables to the
         # same side. The pool's table had its own restored, with an error of that size, but for the gap.
         own = _lift(squares @ (kept * v) + float(squares @ strength) * direction**2, p)
@@ -147,9 +153,24 @@ def _lift(variances: Floats, p: Floats) -> float:
     return 0.5 * LOG2E * float(np.sum(np.minimum(variances / np.maximum(p, 1e-12), p)))
 
 
-def _given(variances: Floats, slope: Floats, fixed: Floats) -> Floats:
+def level_variance(layout: Layout, left: Floats, by_level: Floats) -> Floats:
+    """Variance of a slope by the marginals of each client, shape (clients,).
+
+    Levels of a variable err independently, given that they sum to one. Equal variances u of a levels leave
+    u·(1 − 1/a) under that condition, so u is a/(a − 1) times the variance of a level.
+    """
+    variance = np.zeros(len(left))
+    for variable, levels in enumerate(layout.sizes):
+        here = layout.marginal(variable)
+        v, h = left[:, here] * (levels / max(levels - 1, 1)), by_level[here]
+        variance += given(v, h, np.ones_like(h))
+    return variance
+
+
+def given(variances: Floats, slope: Floats, fixed: Floats) -> Floats:
     """Variance of slope·e for independent e (…, m) given that fixed·e = 0."""
     plain = variances @ slope**2
     cross = variances @ (slope * fixed)
     own = variances @ fixed**2
-    return np.asarray(plain - np.divide(cross**2, own, out=np.zeros_like(own), where=own > 0))
+    known = np.divide(cross**2, own, out=np.zeros_like(own), where=own > 0)
+    return np.asarray(np.maximum(plain - known, 0.0))

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from ..estimation.estimates import Estimates, Posterior
 from ..estimation.fitting import margin_factors
+from ..estimation.uncertainty import given, level_variance
 from ..objective.information import pointwise
 from ..objective.weights import Weights, pair_weights
 
@@ -44,17 +45,7 @@ def client_errors(
         prior = posterior.spread[j] * posterior.spread_factor[clients, None] * posterior.pool[here]
         left = np.divide(prior * v, prior + v, out=np.zeros_like(prior), where=prior > 0)
         variance += posterior.strength[clients, j] * float(centred @ direction) ** 2
-        variance += _given(left, centred, direction)
-    for variable in range(len(layout.sizes)):
-        here = layout.marginal(variable)
-        levels = by_level[here]
-        variance += _given(posterior.marginals[clients, here], levels, np.ones_like(levels))
+        variance += given(left, centred, direction)
+    variance += level_variance(layout, posterior.marginals[clients], by_level)
     pull = (estimates.cells[clients] / sizes[:, None] - whole) @ slope
     return np.asarray(np.sqrt(sizes**2 * variance + posterior.totals[clients] * pull**2) / total)
-
-
-def _given(variances: Floats, slope: Floats, fixed: Floats) -> Floats:
-    """Variance of slope·e for independent e (…, m) given that fixed·e = 0."""
-    cross, own = variances @ (slope * fixed), variances @ fixed**2
-    known = np.divide(cross**2, own, out=np.zeros_like(own), where=own > 0)
-    return np.asarray(np.maximum(variances @ slope**2 - known, 0.0))

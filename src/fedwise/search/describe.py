@@ -17,8 +17,10 @@ from .control import Control
 from .doubt import Doubt, doubt
 from .evidence import (
     Evidence,
+    Redraws,
     contributions,
     frequency,
+    interval,
     nearest_swap,
     redraw_count,
     standard_error,
@@ -75,7 +77,7 @@ class Inquiry:
         status = status_of(outcome, interrupted=control.interrupted)
         asked = self.evidence != "none"
         certificate = self._certificate(chosen, status, error, control)
-        shares, redraws = self._frequency(chosen, control)
+        redrawn = self._redraws(chosen, control)
         others = [entry for entry in outcome.ranked if entry[1] != members][: self.alternatives]
         return Selection(
             clients=self._names(members),
@@ -83,6 +85,7 @@ class Inquiry:
             loss=outcome.loss,
             terms=terms(self.estimates, np.asarray(members)),
             std_error=error,
+            interval=self._interval(outcome, redrawn),
             method=chosen.method.name,
             status=status,
             evaluations=sum(entry.outcome.evaluations for entry in found),
@@ -97,8 +100,8 @@ class Inquiry:
             contributions=contributions(self.problem, members, evidence=self.evidence, seed=self.seed)
             if asked
             else (),
-            frequency=shares,
-            redraws=redraws,
+            frequency=redrawn.frequency,
+            redraws=redrawn.made,
             trace=outcome.trace,
             sizes=tuple(
                 Point(k=entry.size, loss=entry.outcome.loss, clients=self._names(entry.outcome.members))
@@ -170,11 +173,18 @@ class Inquiry:
         (leaves,), (joins,) = set(members) - set(other), set(other) - set(members)
         return self.estimates.clients[leaves], self.estimates.clients[joins]
 
-    def _frequency(self, chosen: Searched, control: Control) -> tuple[dict[str, float], int]:
-        """How often each client is chosen when the noise is redrawn, and the number of redraws."""
+    def _interval(self, outcome: Outcome, redrawn: Redraws) -> tuple[float, float] | None:
+        if not self.is_pfl:
+            return None
+        return interval(
+            self.estimates, outcome.members, self.weights, loss=outcome.loss, optimism=redrawn.optimism
+        )
+
+    def _redraws(self, chosen: Searched, control: Control) -> Redraws:
+        """What comes out when the noise is redrawn."""
         redraws = redraw_count(self.estimates, self.problem, self.evidence) if self.is_pfl else 0
         if not redraws or control.stopped():
-            return {}, 0
+            return Redraws({}, 0, ())
         return frequency(
             self.estimates,
             self.weights,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,12 +33,59 @@ _QUICK_CELLS = 500_000
 _GAP_SWAPS = 250_000
 #: Swaps that are compared under the noise: all of them in pools of a hundred clients.
 _NEAR_SWAPS = 1024
+#: Two-sided 95% of a normal law.
+_NORMAL = 1.959964
+
+
+class Redraws(NamedTuple):
+    """What redrawn noise says of a selection.
+
+    Parameters
+    ----------
+    frequency
+        Share of re-searches that choose each client.
+    made
+        Number of redraws.
+    optimism
+        Of each redraw, by how much the federation it makes the search choose looks better than it is; see `frequency`.
+    """
+
+    frequency: dict[str, float]
+    made: int
+    optimism: tuple[float, ...]
 
 
 def standard_error(estimates: Estimates, members: tuple[int, ...], weights: Weights) -> float | None:
     """σ_PFL of a federation from the estimator; ``None`` where it is not known."""
     value = uncertainty.standard_error(estimates, members, weights)
     return value if math.isfinite(value) else None
+
+
+def interval(
+    estimates: Estimates,
+    members: tuple[int, ...],
+    weights: Weights,
+    *,
+    loss: float,
+    optimism: tuple[float, ...],
+) -> tuple[float, float] | None:
+    """Where the true loss of a selected federation lies (95%); ``None`` where it is not known.
+
+        loss + mean optimism ± 1.96·√(std_error² + variance of the mean optimism)
+
+    The loss is the lowest of many, so its noise is a favourable one, and what is unusual about its members is
+    partly shrunk away. The optimism, measured by redraws of the noise, takes both back. Without redraws only the
+    `lift` of the estimator itself is known. The plain estimator has no interval: its clipping bias is many times its
+    standard error.
+    """
+    error, lift = uncertainty.error_and_lift(estimates, members, weights)
+    if not math.isfinite(error) or (estimates.posterior is None and error > 0):
+        return None
+    found = np.asarray(optimism, dtype=np.float64)
+    centre = loss + (float(found.mean()) if len(found) else lift)
+    doubt = float(found.var(ddof=1)) / len(found) if len(found) > 1 else 0.0
+    half = _NORMAL * math.sqrt(error**2 + doubt)
+    return centre - half, centre + half
 
 
 def contributions(
@@ -108,12 +155,18 @@ def frequency(
     redraws: int,
     seed: int,
     control: Control,
-) -> tuple[dict[str, float], int]:
-    """Share of re-searches with redrawn noise that choose each client, and how many were made.
+) -> Redraws:
+    """Share of re-searches with redrawn noise that choose each client, and the optimism of their choices.
 
     A parametric bootstrap: the estimates stand for the truth, noise of the plan's scale is added to them,
-    the same estimator and a short search run again: one chain, and a descent from the selection.
+    the same estimator and a short search run again: one chain, and a descent from the selection W.
+
+    The estimates are the truth here, so how much better the redraw's choice V looks than it is is known: estimated
+    minus redrawn loss of V. That holds the noise that made the search choose V, and the bias of the estimator for
+    federations such as V.
     """
+    original = Problem.of(estimates, PFL(weights))
+    optimism: list[float] = []
     chosen = np.zeros(len(estimates.clients))
     k = len(outcome.members)
     short = Annealing(chains=1, steps=1000)
@@ -128,9 +181,10 @@ def frequency(
         best = warm.members if warm.loss < found.loss else found.members
         chosen[list(best)] += 1
         made += 1
+        optimism.append(original.loss(best) - problem.loss(best))
     if made == 0:
-        return {}, 0
+        return Redraws({}, 0, ())
     shares = chosen / made
-    return {
-        estimates.clients[i]: float(shares[i]) for i in np.argsort(-shares, kind="stable") if shares[i] > 0
-    }, made
+    often = np.argsort(-shares, kind="stable")
+    named = {estimates.clients[i]: float(shares[i]) for i in often if shares[i] > 0}
+    return Redraws(named, made, tuple(optimism))

@@ -34,6 +34,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     assumptions: list[Assumption]
     paper: list[str]
     forecast: list[Measure]
+    interval: str = ""
 
 
 class SearchSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +69,7 @@ def verdict_of(selection: Selection, candidates: int) -> Verdict:
         assumptions=list(selection.certificate.assumptions),
         paper=list(selection.certificate.paper),
         forecast=[],
+        interval=selection.interval_text,
     )
 
 
