@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from .console import JsonOption, SeedOption, print_json, progress, stderr
-from .search_options import FlaggedOption, ReleasesArgument, names
+from .inputs import names
+from .search_options import FlaggedOption, ReleasesArgument
 
 
 def doubles(
