@@ -26,6 +26,7 @@ def served(tmp_path: Path, small_schema: fw.Schema, monkeypatch: pytest.MonkeyPa
 
     def stop(page: Explorer) -> None:
         asked.append(f"run {page.url}")
+        page.close()
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Explorer, "open_browser", lambda page: asked.append("open"))

@@ -115,6 +115,8 @@ def compare(
 
 
 def _show(summary: pl.DataFrame, attributes: tuple[str, ...], metric: str, asked: list[Metric]) -> None:
+    from ..objective.metric import parse
+
     wanted = [(metric, "")] if metric not in [m.column for m in asked] else []
     for m in asked:
         first = attributes[0] if attributes and m.compares_groups else ""
@@ -129,7 +131,8 @@ def _show(summary: pl.DataFrame, attributes: tuple[str, ...], metric: str, asked
             reach = (row["high"] - row["low"]) / 2
             shown = f"{row['mean']:.4f}" + (f" ±{reach:.4f}" if reach == reach else "")
             lines[key][1 + wanted.index((row["metric"], row["attribute"]))] = shown
-    names = [f"{name} by {attribute}" if attribute else name for name, attribute in wanted]
+    # Words, so that a heading can wrap: "EOD of SEX, rate-matched".
+    names = [parse(name)._replace(attribute=attribute).label for name, attribute in wanted]
     rows = [(*key, *cells) for key, cells in lines.items()]
     columns = ("federation", "strategy", "sampler", "rounds to target", *names)
     print_table("Held-out rows of all clients", columns, rows, right=columns[3:], keys=3)
