@@ -93,7 +93,7 @@ def test_the_verdict_names_every_metric() -> None:
     told = rehearsed(made("federation", (0.75 + stage).tolist(), [0.20] * 3), *others)
     assert told.verdict() == (
         "Rehearsed beside 3 random federations of 2: better in AUC; "
-        "not distinguishable in EOD of SEX, rate-matched."
+        "not distinguishable in EOD of SEX (rate-matched)."
     )
     assert "better" in str(told)
     assert "nothing can be said" in rehearsed(made("federation", [0.7], [0.2])).verdict()

@@ -22,6 +22,7 @@ COMMANDS = (
     "select",
     "frontier",
     "doubles",
+    "rehearse",
     "explore",
     "train",
     "compare",

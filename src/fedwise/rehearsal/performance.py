@@ -136,11 +136,12 @@ class Rehearsed(msgspec.Struct, frozen=True, kw_only=True):
         found = [self.comparison(name) for name in self.headline()]
         parts = []
         for word in ("better", "worse", "not distinguishable"):
-            named = [f"{parse(c.metric).label}" for c in found if c.word == word]
+            named = [_phrase(c.metric) for c in found if c.word == word]
             if named:
                 parts.append(f"{word} in {', '.join(named)}")
         size = len(self.federation.clients)
-        return f"Rehearsed beside {len(others)} random federations of {size}: {'; '.join(parts)}."
+        many = "federations" if len(others) > 1 else "federation"
+        return f"Rehearsed beside {len(others)} random {many} of {size}: {'; '.join(parts)}."
 
     def to_frame(self) -> pl.DataFrame:
         """A row for each federation and metric."""
@@ -175,6 +176,12 @@ class Rehearsed(msgspec.Struct, frozen=True, kw_only=True):
         path = Path(path)
         data = read_bytes(path, what="rehearsal file", error=FedwiseError)
         return decode(data, cls, what=f"rehearsal file '{path}'", error=FedwiseError)
+
+
+def _phrase(metric: str) -> str:
+    """A metric's label as part of a list, where a comma would divide it."""
+    what, comma, threshold = parse(metric).label.partition(", ")
+    return f"{what} ({threshold})" if comma else what
 
 
 class Comparison(msgspec.Struct, frozen=True):

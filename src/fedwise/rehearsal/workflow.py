@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -51,7 +52,7 @@ def rehearse(
     judged: int = JUDGED,
     target: Sequence[str] | None = None,
     seed: int = 0,
-    progress: Callable[[int, int, str], None] | None = None,
+    progress: Callable[[int, int, float], None] | None = None,
 ) -> Rehearsed:
     """Train federations on doubles, before anyone trains.
 
@@ -80,7 +81,7 @@ def rehearse(
     seed
         Equal seeds give equal rehearsals.
     progress
-        Called with trainings done, trainings in all, and the best so far.
+        Called with trainings done, trainings in all, and the best AUC so far of a federation asked for.
 
     Raises
     ------
@@ -117,17 +118,30 @@ def rehearse(
     )
 
 
+def _random(clients: Sequence[str], first: Sequence[str], count: int, seed: int) -> list[tuple[str, ...]]:
+    """Distinct random federations of the size of `first`, other than it; fewer where there are not so many."""
+    rng = np.random.default_rng([seed & 0xFFFFFFFFFFFFFFFF, 0x5EED])
+    size, there = len(first), math.comb(len(clients), len(first)) - 1
+    found: dict[tuple[str, ...], None] = {}
+    while len(found) < min(count, there):
+        places = np.sort(rng.choice(len(clients), size, replace=False))
+        members = tuple(clients[i] for i in places)
+        if set(members) != set(first):
+            found[members] = None
+    return list(found)
+
+
 class _Tally:
     """Counts trainings, and remembers the best AUC among the federations asked for."""
 
-    def __init__(self, total: int, progress: Callable[[int, int, str], None] | None) -> None:
+    def __init__(self, total: int, progress: Callable[[int, int, float], None] | None) -> None:
         self.total, self.progress = total, progress
-        self.done, self.best = 0, ""
+        self.done, self.best = 0, math.nan
 
     def add(self, one: Asked, records: Sequence[Record]) -> None:
         self.done += 1
         if one.role == "federation":
-            self.best = f"AUC {_last(records)['auc']:.4f}"
+            self.best = float(np.fmax(self.best, _last(records)["auc"]))
         if self.progress is not None:
             self.progress(self.done, self.total, self.best)
 
@@ -150,12 +164,7 @@ def _asked(
             raise FedwiseError("federations must name each client once")
     asked = [Asked("federation", members) for members in named]
     size = len(named[0])
-    rng = np.random.default_rng([seed & 0xFFFFFFFFFFFFFFFF, 0x5EED])
-    if size < len(pool.clients):
-        drawn = {
-            tuple(sorted(rng.choice(len(pool.clients), size, replace=False).tolist())) for _ in range(random)
-        }
-        asked += [Asked("random", tuple(pool.clients[i] for i in members)) for members in sorted(drawn)]
+    asked += [Asked("random", members) for members in _random(pool.clients, named[0], random, seed)]
     if everyone:
         asked.append(Asked("all", tuple(pool.clients)))
     if alone and size > 1:

@@ -1,0 +1,129 @@
+"""``fedwise rehearse``: what training would come to, from releases alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .console import ForceOption, JsonOption, SeedOption, print_json, print_table, stderr
+from .inputs import (
+    BatchOption,
+    EpochsOption,
+    LrOption,
+    ModelOption,
+    OptimizerOption,
+    RoundsOption,
+    bar,
+    names,
+)
+from .search_options import FlaggedOption, ReleasesArgument
+from .train import ClipOption, DeltaOption, EpsilonOption, SamplerOption, SensitiveOption, StrategyOption
+
+if TYPE_CHECKING:
+    from ..rehearsal.performance import Performance, Rehearsed
+
+FederationOption = Annotated[
+    str, typer.Option("--federation", help="A selection file, or clients: CA,NY. The first to compare.")
+]
+
+
+def rehearse(
+    releases: ReleasesArgument,
+    federation: FederationOption,
+    rounds: RoundsOption = 50,
+    strategy: StrategyOption = "fedavg",
+    sampler: SamplerOption = "full",
+    model: ModelOption = "mlp",
+    optimizer: OptimizerOption = "adam",
+    lr: LrOption = 1e-4,
+    batch: BatchOption = 32,
+    epochs: EpochsOption = 1,
+    epsilon: EpsilonOption = None,
+    delta: DeltaOption = 1e-5,
+    clip: ClipOption = 1.0,
+    use_sensitive: SensitiveOption = True,
+    random: Annotated[int, typer.Option(help="Random federations of the same size to compare with.")] = 10,
+    alone: Annotated[bool, typer.Option("--alone", help="Also rehearse each member alone.")] = False,
+    stages: Annotated[int, typer.Option(help="How often noise, doubles and seeds are drawn anew.")] = 3,
+    records: Annotated[
+        int | None, typer.Option(help="Most records of a double. [as many as the client has]")
+    ] = None,
+    target: Annotated[str, typer.Option(help="Clients whose people judge the model: CA,NY. [all]")] = "",
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write everything as JSON.")] = None,
+    force: ForceOption = False,
+    accept_flagged: FlaggedOption = False,
+    seed: SeedOption = 0,
+    json: JsonOption = False,
+) -> None:
+    """Train a federation on artificial doubles of its clients, before anyone trains.
+
+    Example: fedwise rehearse releases/ --federation selection.json --rounds 50
+
+    Released tables are all it uses: no privacy is spent and nobody is asked. Random federations of the same size and
+    all clients together are rehearsed beside it.
+    """
+    from ..files import refuse_existing
+    from ..pool.pool import Pool
+    from ..rehearsal.workflow import rehearse as run
+    from ..training.settings import Training
+
+    if output is not None:
+        refuse_existing(output, force=force)
+    settings = Training(
+        rounds=rounds, strategy=strategy, sampler=sampler, model=model, optimizer=optimizer, lr=lr, batch=batch,
+        epochs=epochs, epsilon=epsilon, delta=delta, clip=clip, use_sensitive=use_sensitive,
+    )  # fmt: skip
+    pool = Pool.load(releases, accept_flagged=accept_flagged)
+    with bar("rehearsing", "AUC") as best:
+        found = run(
+            pool, read_federation(federation), settings, random=random, alone=alone, stages=stages, records=records,
+            target=names(target) or None, seed=seed, progress=best,
+        )  # fmt: skip
+    if output is not None:
+        found.save(output, force=force)
+    if json:
+        print_json(found)
+        return
+    show(found)
+    typer.echo(found.verdict())
+    if output is not None:
+        stderr().print(f"written to {output}", markup=False)
+
+
+def read_federation(text: str) -> list[str]:
+    """Clients of a selection file, or the names themselves."""
+    from ..search.selection import Selection
+
+    path = Path(text)
+    return list(Selection.load(path).clients) if path.suffix == ".json" else names(text)
+
+
+def show(found: Rehearsed) -> None:
+    """What to expect of the federation, beside the others."""
+    from ..objective.metric import parse
+
+    others, everyone = found.those("random"), found.those("all")
+    rows = []
+    for name in found.headline():
+        figure = found.federation.figure(name)
+        beside = found.comparison(name) if others else None
+        rows.append(
+            (
+                parse(name).label,
+                f"{figure.value:.4f}",
+                f"{figure.low:.4f} to {figure.high:.4f}",
+                "" if beside is None else f"{beside.others:.4f}",
+                f"{everyone[0].value(name):.4f}" if everyone else "",
+                "" if beside is None else beside.word,
+            )
+        )
+    columns = ("metric", "expected", "90% interval", "random", "all", "beside random")
+    print_table(f"rehearsal of {', '.join(found.federation.clients)}", columns, rows, right=columns[1:5])
+    for one in found.those("alone"):
+        stderr().print(_alone(one), markup=False)
+
+
+def _alone(one: Performance) -> str:
+    return f"{one.clients[0]} alone: AUC {one.value('auc'):.4f}, log loss {one.value('loss'):.4f}"
