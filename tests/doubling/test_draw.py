@@ -68,7 +68,7 @@ def test_files_say_that_they_are_artificial(made, tmp_path) -> None:
     paths = made.save(tmp_path / "doubles")
     assert [path.name for path in paths] == [f"{client}.parquet" for client in made]
     note = pl.read_parquet_metadata(paths[0])
-    assert "no record of a person" in note[ARTIFICIAL]
+    assert "drawn by fedwise from released tables" in note[ARTIFICIAL]
     assert note["fedwise.releases"] == "simulated"
     assert pl.read_parquet(paths[0]).equals(made["A"])
     with pytest.raises(fw.FedwiseError, match="exists already"):
@@ -81,6 +81,8 @@ def test_a_stranger_is_named(pool, made) -> None:
         doubles(pool, clients=["tine"])
     with pytest.raises(fw.FedwiseError, match="no client 'tine'"):
         made["tine"]
+    with pytest.raises(fw.FedwiseError, match="clients must be a list"):
+        doubles(pool, clients="tiny")
     assert "tine" not in made
     assert len(made) == 6
     assert "6 clients (simulated releases)" in repr(made)

@@ -20,9 +20,9 @@ def pool(small_schema) -> fw.Pool:
 
 
 def test_the_two_noises_are_independent_and_scaled(pool, monkeypatch) -> None:
-    """Over the privacy noise and the split: correlation 0, variances 1 + a² and 1 + 1/a²; a plain copy fails."""
-    seen: list[tuple[np.ndarray, float]] = []
-    monkeypatch.setattr(module, "_estimates", lambda whole, matrix, scale: seen.append((matrix, scale)))
+    """Over the privacy noise and the split: correlation 0, variances 2; a plain copy fails."""
+    seen: list[np.ndarray] = []
+    monkeypatch.setattr(module, "_estimates", lambda whole, matrix: seen.append(matrix))
     sigmas = pool.plan.layout.per_cell(pool.plan.sigmas)
     rng = np.random.default_rng(5)
     first, second = [], []
@@ -32,22 +32,21 @@ def test_the_two_noises_are_independent_and_scaled(pool, monkeypatch) -> None:
             pool.clients, pool.plan, np.rint(pool.matrix + noise).astype(np.int64), simulated=True
         )
         seen.clear()
-        fission(noisy, rng, factor=0.5)
-        first.append((seen[0][0] - pool.matrix) / sigmas)
-        second.append((seen[1][0] - pool.matrix) / sigmas)
+        fission(noisy, rng)
+        first.append((seen[0] - pool.matrix) / sigmas)
+        second.append((seen[1] - pool.matrix) / sigmas)
     a, b = np.concatenate([x.ravel() for x in first]), np.concatenate([x.ravel() for x in second])
     # 60 · 4 · 58 values: standard errors .0085 of the correlation, 1.2% of a variance; four of them.
     assert abs(np.corrcoef(a, b)[0, 1]) < 0.034
-    assert a.var() == pytest.approx(1.25, rel=0.05)
-    assert b.var() == pytest.approx(5.0, rel=0.05)
-    assert [scale**2 for _, scale in seen] == pytest.approx([1.25, 5.0])
+    assert a.var() == pytest.approx(2.0, rel=0.05)
+    assert b.var() == pytest.approx(2.0, rel=0.05)
     assert np.corrcoef(a, a)[0, 1] > 0.9
 
 
 def test_estimates_know_their_noise(pool) -> None:
     train, judge = fission(pool, np.random.default_rng(0))
-    np.testing.assert_allclose(train.sigmas, np.asarray(pool.plan.sigmas) * np.sqrt(1.25))
-    np.testing.assert_allclose(judge.sigmas, np.asarray(pool.plan.sigmas) * np.sqrt(5.0))
+    np.testing.assert_allclose(train.sigmas, np.asarray(pool.plan.sigmas) * np.sqrt(2.0))
+    np.testing.assert_allclose(judge.sigmas, np.asarray(pool.plan.sigmas) * np.sqrt(2.0))
     assert train.clients == judge.clients == pool.clients
 
 

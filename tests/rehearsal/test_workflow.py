@@ -75,7 +75,7 @@ def test_the_level_is_that_of_the_real_training(found, small_schema) -> None:
 def test_equal_seeds_give_equal_rehearsals(pool) -> None:
     def once(seed: int) -> Rehearsed:
         return rehearse(
-            pool, ["good0", "bad0"], QUICK, random=2, stages=1, records=200, judged=500, seed=seed
+            pool, ["good0", "bad0"], QUICK, random=2, stages=2, records=200, judged=500, seed=seed
         )
 
     assert once(1) == once(1)
@@ -84,7 +84,7 @@ def test_equal_seeds_give_equal_rehearsals(pool) -> None:
 
 def test_private_training_costs(pool) -> None:
     """DP-SGD at a small ε is rehearsed as such: its noise lowers the AUC."""
-    common = {"random": 0, "everyone": False, "stages": 1, "records": 300, "judged": 1_000}
+    common = {"random": 0, "everyone": False, "stages": 2, "records": 300, "judged": 1_000}
     plain = rehearse(pool, ["good0", "good1"], fw.Training(rounds=2, lr=0.05, model="logistic"), **common)
     private = rehearse(
         pool, ["good0", "good1"], fw.Training(rounds=2, lr=0.05, model="logistic", epsilon=0.1), **common
@@ -126,7 +126,7 @@ def test_noise_does_not_flatter(small_schema, monkeypatch) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"stages": 0}, "stages must be at least 1"),
+        ({"stages": 1}, "stages must be at least 2"),
         ({"records": 0}, "records must be at least 1"),
         ({"random": -1}, "random must be at least 0"),
     ],
@@ -141,5 +141,7 @@ def test_federations_that_cannot_be(pool) -> None:
         rehearse(pool, ["good9"], QUICK)
     with pytest.raises(fw.FedwiseError, match="each client once"):
         rehearse(pool, ["good0", "good0"], QUICK)
+    with pytest.raises(fw.FedwiseError, match="federations must be lists"):
+        rehearse(pool, "good0", QUICK)
     with pytest.raises(fw.FedwiseError, match="at least one client each"):
         rehearse(pool, [[]], QUICK)

@@ -31,7 +31,7 @@ def doubles(
 
     Example: fedwise doubles releases/ -o doubles/
 
-    They follow each client's estimated tables and hold no record of a person. Drawing them costs no privacy.
+    They follow each client's estimated tables. Drawing them costs no privacy beyond that of the releases.
     """
     from ..doubling.draw import doubles as draw
     from ..errors import FedwiseError

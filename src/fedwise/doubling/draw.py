@@ -88,10 +88,10 @@ class Doubles(Mapping[str, pl.DataFrame]):
         paths = [folder / f"{client}.parquet" for client in self]
         taken = [path for path in paths if path.exists()]
         if taken and not force:
-            raise FedwiseError(f"'{taken[0]}' exists already; use force to replace it")
+            raise FedwiseError(f"'{taken[0]}' exists already; use force (--force) to replace it")
         folder.mkdir(parents=True, exist_ok=True)
         note = {
-            ARTIFICIAL: "drawn by fedwise from noisy tables; no record of a person",
+            ARTIFICIAL: "drawn by fedwise from released tables; a record may coincide with a person's by chance",
             "fedwise.releases": self.label,
             "fedwise.schema": self.schema.digest,
             "fedwise.seed": str(self.seed),
@@ -129,6 +129,8 @@ def doubles(
     >>> made = fw.doubles(pool, seed=0)             # doctest: +SKIP
     >>> made["CA"].head()                           # doctest: +SKIP
     """
+    if isinstance(clients, str):
+        raise PoolError(f"clients must be a list of names, got the text '{clients}'; write ['{clients}']")
     estimates = pool if isinstance(pool, Estimates) else estimate(pool)
     drawer = Drawer(estimates, seed=seed)
     names = tuple(estimates.clients if clients is None else clients)

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import polars as pl
+from scipy import special
 
 from ..errors import FedwiseError, nearest
 from ..files import decode, read_bytes, write_new
@@ -28,6 +29,8 @@ GAP = {
     "balanced_accuracy": 0.008, "f1": 0.012, "spd": 0.02, "eod": 0.025, "mad": 0.015,
 }  # fmt: skip
 _OTHER_GAP = 0.02
+#: What the intervals are.
+INTERVAL = "90% intervals; their allowance for what doubles lack is not calibrated yet"
 #: What is said in place of a number that the noise drowns.
 UNKNOWN = "not known at this epsilon"
 
@@ -94,7 +97,8 @@ class Performance(msgspec.Struct, frozen=True, kw_only=True):
 class Rehearsed(msgspec.Struct, frozen=True, kw_only=True):
     """All that `fedwise.rehearse` found.
 
-    The first of `performances` is the federation asked for; others follow, then those it is compared with.
+    The first of `performances` is the federation asked for; others follow, then those it is compared with. Where
+    doubles were `shortened` to fewer records than their clients have, levels are not those of the real training.
     """
 
     performances: tuple[Performance, ...]
@@ -102,6 +106,7 @@ class Rehearsed(msgspec.Struct, frozen=True, kw_only=True):
     label: str = ""
     epsilon: float | None = None
     seed: int = 0
+    shortened: bool = False
     format: str = FORMAT
 
     @property
@@ -133,15 +138,20 @@ class Rehearsed(msgspec.Struct, frozen=True, kw_only=True):
         others = self.those("random")
         if not others:
             return "Nothing was rehearsed beside it, so nothing can be said about how it compares."
-        found = [self.comparison(name) for name in self.headline()]
+        named = self.headline()
+        # All of them together are wrong with a chance of 10% at most.
+        found = [compare(self.federation, others, name, level=0.1 / len(named)) for name in named]
         parts = []
         for word in ("better", "worse", "not distinguishable"):
-            named = [_phrase(c.metric) for c in found if c.word == word]
-            if named:
-                parts.append(f"{word} in {', '.join(named)}")
+            those = [_phrase(c.metric) for c in found if c.word == word]
+            if those:
+                parts.append(f"{word} in {', '.join(those)}")
         size = len(self.federation.clients)
         many = "federations" if len(others) > 1 else "federation"
-        return f"Rehearsed beside {len(others)} random {many} of {size}: {'; '.join(parts)}."
+        short = (
+            " Doubles were cut short, so levels are not those of the real training." if self.shortened else ""
+        )
+        return f"Rehearsed beside {len(others)} random {many} of {size}: {'; '.join(parts)}.{short}"
 
     def to_frame(self) -> pl.DataFrame:
         """A row for each federation and metric."""
@@ -156,7 +166,7 @@ class Rehearsed(msgspec.Struct, frozen=True, kw_only=True):
         return pl.DataFrame(lines)
 
     def __str__(self) -> str:
-        lines = [f"federation   {', '.join(self.federation.clients)}"]
+        lines = [f"federation   {', '.join(self.federation.clients)}", f"values with {INTERVAL}"]
         for name in self.headline():
             figure = self.federation.figure(name)
             beside = self.comparison(name) if self.those("random") else None
@@ -190,13 +200,14 @@ class Comparison(msgspec.Struct, frozen=True):
     Parameters
     ----------
     difference, error
-        Its value minus the others' mean, and the standard error of that difference under noise, drawing and seeds.
+        Its value minus the others' mean, and the standard error of that difference under noise, drawing and seeds. Part
+        of it is the released noise, which no number of stages averages away.
     others
         Mean of the others.
     beaten
         Share of the others that it beats.
     word
-        ``better``, ``worse`` or ``not distinguishable``: whether the difference exceeds 1.64 standard errors.
+        ``better``, ``worse`` or ``not distinguishable``: whether the difference is beyond the error at the level asked.
     """
 
     metric: str
@@ -207,8 +218,13 @@ class Comparison(msgspec.Struct, frozen=True):
     word: str
 
 
-def compare(one: Performance, others: Sequence[Performance], metric: str) -> Comparison:
-    """A federation beside others, paired by stage: what a stage does to all of them cancels."""
+def compare(
+    one: Performance, others: Sequence[Performance], metric: str, *, level: float = 0.1
+) -> Comparison:
+    """A federation beside others, paired by stage: what a stage does to all of them cancels.
+
+    `level` is the chance that equal federations are called different, by Student's t over the residuals.
+    """
     if not others:
         raise FedwiseError("comparison needs at least one other federation; rehearse some")
     name = one.known(metric)
@@ -221,12 +237,15 @@ def compare(one: Performance, others: Sequence[Performance], metric: str) -> Com
     means = np.array([np.mean(other.values[name]) for other in others])
     if not len(gaps) or np.isnan(gaps).any():
         return Comparison(name, math.nan, math.nan, float(np.mean(means)), math.nan, "not distinguishable")
-    error = paired_spread([one, *others], name) * math.sqrt((1 + 1 / len(others)) / len(gaps))
+    # The stages' own noise averages out over them; that of the release, about as large, does not.
+    error = paired_spread([one, *others], name) * math.sqrt((1 + 1 / len(others)) * (1 + 1 / len(gaps)))
     difference = float(gaps.mean())
     sign = 1.0 if parse(name).larger_is_better else -1.0
     mean = float(np.mean(one.values[name]))
     beaten = float(np.mean(sign * (mean - means) > 0) + np.mean(mean == means) / 2)
-    clear = abs(difference) > _Z * error  # never where the error is not known
+    freedom = max(len(others) * (len(gaps) - 1), 1)
+    # Never clear where the error is not known.
+    clear = abs(difference) > float(special.stdtrit(freedom, 1 - level / 2)) * error
     word = "not distinguishable" if not clear else "better" if sign * difference > 0 else "worse"
     return Comparison(name, difference, error, float(means.mean()), beaten, word)
 
@@ -262,8 +281,8 @@ def with_figures(
 ) -> tuple[Performance, ...]:
     """The performances with expected values and 90% intervals for the trained model.
 
-    The interval holds the error of the mean over stages, the spread of one more training, and the gap between real
-    rows and doubles: √(s²/n + s² + g²).
+    The interval holds the error of the mean over stages, the released noise that all stages share, the spread of one
+    more training, and the gap between real rows and doubles: √(s²/n + 2s² + g²). Without a spread there is none.
     """
     names = list(dict.fromkeys(name for one in performances for name in one.values))
     spreads = {name: pooled_spread(performances, name) for name in names}
@@ -273,9 +292,8 @@ def with_figures(
         for name, values in one.values.items():
             metric = parse(name)
             low, high = metric.bounds  # a value that is not known keeps NaN for its interval
-            spread = 0.0 if math.isnan(spreads[name]) else spreads[name]
-            mean = float(np.mean(values))
-            reach = _Z * math.sqrt(spread**2 * (1 + 1 / len(values)) + gaps.get(metric.base, _OTHER_GAP) ** 2)
+            spread, mean = spreads[name], float(np.mean(values))
+            reach = _Z * math.sqrt(spread**2 * (2 + 1 / len(values)) + gaps.get(metric.base, _OTHER_GAP) ** 2)
             figures.append(Figure(name, mean, max(low, mean - reach), min(high, mean + reach), spreads[name]))
         out.append(msgspec.structs.replace(one, figures=tuple(figures)))
     return tuple(out)

@@ -1,7 +1,8 @@
 """Stage: one drawing of everything a rehearsal needs, the doubles that train and the population that judges.
 
-Every stage splits the noise anew, draws anew and trains from other first parameters. So the spread of a metric over
-stages holds privacy noise, drawing and seeds together.
+Every stage splits the noise anew, draws anew and trains from other first parameters. The fresh noise of a split has the
+scale of the released one, so the spread of a metric over stages is about that over releases, drawings and seeds. The
+released noise itself is in all stages alike: more of them do not average it away.
 """
 
 from __future__ import annotations

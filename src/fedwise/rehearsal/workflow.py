@@ -71,9 +71,10 @@ def rehearse(
     everyone, alone
         Whether all clients together, and each member alone, are rehearsed too.
     stages
-        How often everything is drawn anew; the spread over stages is the error of the answer.
+        How often everything is drawn anew, at least twice; the spread over stages tells the error of the answer.
     records
-        Most records of a double; default as many as the client would train on.
+        Most records of a double; default as many as the client would train on. Fewer make a quick look at the order of
+        federations: levels then are not those of the real training.
     judged
         Records of the population that judges.
     target
@@ -92,9 +93,9 @@ def rehearse(
     """
     settings = settings or Training()
     check_extra(private=settings.epsilon is not None)
-    for name, value in (("stages", stages), ("judged", judged), ("records", records)):
-        if value is not None and value < 1:
-            raise FedwiseError(f"{name} must be at least 1, got {value}")
+    for name, value, least in (("stages", stages, 2), ("judged", judged, 1), ("records", records, 1)):
+        if value is not None and value < least:
+            raise FedwiseError(f"{name} must be at least {least}, got {value}")
     if random < 0:
         raise FedwiseError(f"random must be at least 0, got {random}")
     asked = _asked(pool, federations, random=random, everyone=everyone, alone=alone, seed=seed)
@@ -115,6 +116,7 @@ def rehearse(
         label=getattr(pool, "label", ""),
         epsilon=pool.plan.epsilon if np.isfinite(pool.plan.epsilon) else None,
         seed=seed,
+        shortened=records is not None,
     )
 
 
@@ -151,6 +153,10 @@ def _asked(
     seed: int,
 ) -> list[Asked]:  # fmt: skip
     """Everything that is rehearsed, each federation once in each role."""
+    if isinstance(federations, str):
+        raise FedwiseError(
+            f"federations must be lists of clients, got the text '{federations}'; write ['{federations}']"
+        )
     several = not isinstance(federations, Selection) and not all(isinstance(one, str) for one in federations)
     listed: Sequence[Federation] = federations if several else [federations]  # type: ignore[list-item,assignment]
     named = [tuple(one.clients if isinstance(one, Selection) else one) for one in listed]
