@@ -52,6 +52,8 @@ class Shares:
         Shape (clients,): whether the estimate itself is above that.
     noise
         Shape (tables,): variance of a cell's interaction, in records².
+    effects
+        Shape (variables,): variance of a level's marginal, in records².
     """
 
     layout: Layout
@@ -60,17 +62,34 @@ class Shares:
     sizes: Floats
     known: Mask
     noise: Floats
+    effects: Floats
 
     @classmethod
     def of(cls, matrix: npt.ArrayLike, layout: Layout, sigmas: Floats) -> Shares:
         """Make released counts consistent and divide by each client's total."""
         cells, marginals, totals, _ = consistent(matrix, layout, sigmas)
-        least = max(3.0 * variances(layout, sigmas).total ** 0.5, 1.0) if sigmas.all() else 1.0
+        exact = not sigmas.all()
+        parts = variances(layout, np.where(exact, 1.0, sigmas))
+        least = 1.0 if exact else max(3.0 * parts.total**0.5, 1.0)
         sizes = np.maximum(totals, least)
         inner = np.array([(1 - 1 / a) * (1 - 1 / b) for a, b in layout.shapes])
         return cls(
-            layout, cells / sizes[:, None], marginals / sizes[:, None], sizes, totals > least, sigmas**2 * inner
+            layout,
+            cells / sizes[:, None],
+            marginals / sizes[:, None],
+            sizes,
+            totals > least,
+            sigmas**2 * inner,
+            0.0 * parts.effects if exact else parts.effects,
         )
+
+    def noise_of(self, table: int) -> Floats:
+        """Shape (clients, a, b): noise variance of a cell of p(x,y) − p(x)p(y), its marginals' noise included."""
+        (x, y), (a, b) = self.layout.pairs[table], self.layout.shapes[table]
+        p, q = self.levels(x)[:, :, None], self.levels(y)[:, None, :]
+        effects = self.effects[x] * (1 - 1 / a) * (1 / b - q) ** 2
+        effects = effects + self.effects[y] * (1 - 1 / b) * (1 / a - p) ** 2
+        return np.asarray((self.noise[table] + effects) / self.sizes[:, None, None] ** 2, dtype=np.float64)
 
     def levels(self, variable: int) -> Floats:
         """Shape (clients, levels): one variable's shares, not negative, summing to 1."""
@@ -88,30 +107,38 @@ class Compared:
         Shape (clients, a, b): D and D₀.
     share
         Shape (clients, a, b): E.
-    variance
-        Shape (clients, a, b): of a cell of `found`, by sampling and by privacy noise.
+    noise
+        Shape (clients, a, b): variance of a cell of `found` by privacy noise.
+    sizes
+        Shape (clients,): numbers of records.
     """
 
     found: Floats
     expected: Floats
     share: Floats
-    variance: Floats
+    noise: Floats
+    sizes: Floats
+
+    @property
+    def variance(self) -> Floats:
+        """Shape (clients, a, b): of a cell of `found`, by sampling and by privacy noise."""
+        return np.asarray(self.share / self.sizes[:, None, None] + self.noise, dtype=np.float64)
 
     def slopes(self) -> tuple[Floats, Floats]:
         """Slope of D on D₀ of each client, and its variance if all were alike."""
-        precision = np.sum(self.expected**2 / self.variance, axis=(1, 2))
+        weight = 1.0 / self.variance
+        precision = np.sum(self.expected**2 * weight, axis=(1, 2))
         precision = np.maximum(precision, np.finfo(np.float64).tiny ** 0.5)
-        return np.sum(self.found * self.expected / self.variance, axis=(1, 2)) / precision, 1.0 / precision
+        return np.sum(self.found * self.expected * weight, axis=(1, 2)) / precision, 1.0 / precision
 
-    def dispersion(self, slopes: Floats, sizes: Floats, noise: float) -> tuple[Floats, Floats]:
+    def dispersion(self, slopes: Floats) -> tuple[Floats, Floats]:
         """Moment estimate of κ of each client, and its variance."""
         a, b = self.found.shape[1:]
         freedom = ((a - 1) * (b - 1) - 1) / (a * b)
-        extra = noise / sizes[:, None, None] ** 2
         # One record more or less in a rare cell is no Gaussian: such cells count less.
-        scale = self.variance + 1.0 / sizes[:, None, None] ** 2
+        scale = self.variance + 1.0 / self.sizes[:, None, None] ** 2
         weight = self.share / scale**2
-        squared = (self.found - slopes[:, None, None] * self.expected) ** 2 / freedom - extra
+        squared = (self.found - slopes[:, None, None] * self.expected) ** 2 / freedom - self.noise
         total = np.sum(weight * self.share, axis=(1, 2))
         kappa = np.sum(weight * squared, axis=(1, 2)) / total
         return kappa, 2.0 * np.sum((weight * scale) ** 2, axis=(1, 2)) / total**2 / freedom
@@ -131,15 +158,10 @@ def compare_table(shares: Shares, table: int, inside: Mask) -> Compared:
     expected = fit(others, p, q, rounds=_FITS)
     rows, columns = layout.sides(table)
     own = shares.marginals[:, rows, None] * shares.marginals[:, None, columns]
-    sizes = shares.sizes[:, None, None]
     # A cell that the others never fill still varies by a trace of what independence gives.
     share = np.maximum(expected, 0.01 * p[:, :, None] * q[:, None, :])
-    return Compared(
-        cells - own,
-        expected - p[:, :, None] * q[:, None, :],
-        share,
-        share / sizes + shares.noise[table] / sizes**2,
-    )
+    flat = expected - p[:, :, None] * q[:, None, :]
+    return Compared(cells - own, flat, share, shares.noise_of(table), shares.sizes)
 
 
 def middle_and_spread(values: Floats, noise: Floats, inside: Mask) -> tuple[Floats, Floats]:

@@ -147,11 +147,11 @@ def quality(pool: Pool) -> dict[str, Card]:
     p = np.array([symptom.p for symptom in found])
     p[:, ~shares.known] = 1.0
     suspect = holm(p, POOL_FALSE_ALARM)
-    critical = float(-special.stdtrit(FREEDOM, POOL_FALSE_ALARM / p.size))
+    critical = {kind: float(-special.stdtrit(nu, POOL_FALSE_ALARM / p.size)) for kind, nu in FREEDOM.items()}
     cards = {}
     for i, name in enumerate(pool.clients):
         entries = [
-            _entry(symptom, i, suspect=bool(suspect[k, i]), known=bool(shares.known[i]), critical=critical)
+            _entry(symptom, i, suspect=bool(suspect[k, i]), known=bool(shares.known[i]), critical=critical[symptom.kind])
             for k, symptom in enumerate(found)
         ]
         cards[name] = Card(name, float(shares.sizes[i]), tuple(entries), _verdict(entries))
