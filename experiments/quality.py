@@ -118,7 +118,9 @@ def _nearfull() -> tuple[Schema, dict[str, Codes]]:
 def pool_of(made: Plan, exact: dict[str, npt.NDArray[np.int64]], seed: int) -> Pool:
     """Simulated releases of all clients."""
     rows = [
-        np.asarray(add_simulated_noise(Tables(made.layout, cells), made.sigmas, np.random.default_rng([seed, i])))
+        np.asarray(
+            add_simulated_noise(Tables(made.layout, cells), made.sigmas, np.random.default_rng([seed, i]))
+        )
         for i, cells in enumerate(exact.values())
     ]
     return Pool(tuple(exact), made, np.stack(rows), simulated=True)
@@ -130,7 +132,9 @@ def auc(dirty: npt.NDArray[np.float64], clean: npt.NDArray[np.float64]) -> float
 
 
 def _entry(card: Card, kind: str) -> float:
-    return max(abs(entry.z) if kind == "label_bias" else entry.z for entry in card.entries if entry.kind == kind)
+    return max(
+        abs(entry.z) if kind == "label_bias" else entry.z for entry in card.entries if entry.kind == kind
+    )
 
 
 def study(name: str, epsilon: float, seeds: int) -> None:
@@ -143,14 +147,22 @@ def study(name: str, epsilon: float, seeds: int) -> None:
         cards = quality(pool_of(made, exact, seed))
         accused += [f"{c.client}: {c.verdict}" for c in cards.values() if c.suspect]
         for client, card in cards.items():
-            extremes += [(kind, _entry(card, kind), client) for kind in dict.fromkeys(e.kind for e in card.entries)]
-    print(f"{name}: {len(codes)} clients, epsilon {epsilon}; clean: {len(accused)} accused of {seeds * len(codes)}")
+            extremes += [
+                (kind, _entry(card, kind), client) for kind in dict.fromkeys(e.kind for e in card.entries)
+            ]
+    print(
+        f"{name}: {len(codes)} clients, epsilon {epsilon}; clean: {len(accused)} accused of {seeds * len(codes)}"
+    )
     for line in accused:
         print("   ", line)
     for kind in dict.fromkeys(kind for kind, _, _ in extremes):
         top = sorted((z, who) for k, z, who in extremes if k == kind)[-4:]
         power = np.mean([e.power for c in cards.values() for e in c.entries if e.kind == kind])
-        print(f"    {kind}: largest z of honest clients", ", ".join(f"{who} {z:.1f}" for z, who in top), f"power {power:.2f}")
+        print(
+            f"    {kind}: largest z of honest clients",
+            ", ".join(f"{who} {z:.1f}" for z, who in top),
+            f"power {power:.2f}",
+        )
     for title, (spoil, kind) in KINDS.items():
         spoilt = {c: count(spoil(rows, schema, np.random.default_rng([7, i])), made.layout).exact
                   for i, (c, rows) in enumerate(codes.items())}  # fmt: skip
@@ -163,9 +175,12 @@ def study(name: str, epsilon: float, seeds: int) -> None:
             z = np.array([_entry(card, kind) for card in cards])
             suspect = np.array([card.suspect for card in cards])
             most = -np.log([min(entry.p for entry in card.entries) + 1e-300 for card in cards])
-            found.append((auc(z[dirty], z[~dirty]), auc(most[dirty], most[~dirty]), suspect[dirty].mean(), suspect[~dirty].mean()))
+            scores = auc(z[dirty], z[~dirty]), auc(most[dirty], most[~dirty])
+            found.append((*scores, suspect[dirty].mean(), suspect[~dirty].mean()))
         own, any_, caught, wrong = np.mean(found, axis=0)
-        print(f"    {title}: AUC {own:.3f} (any entry {any_:.3f}), suspects among spoilt {caught:.2f}, among clean {wrong:.3f}")
+        print(
+            f"    {title}: AUC {own:.3f} (any entry {any_:.3f}), suspects {caught:.2f} of spoilt, {wrong:.3f} of clean"
+        )
 
 
 def main() -> None:

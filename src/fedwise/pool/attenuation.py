@@ -184,7 +184,7 @@ def combined(values: Floats, noise: Floats, inside: Mask) -> tuple[Floats, Float
     middle, spread = middle_and_spread(values, noise, inside)
     usable = middle > 0.3
     if not usable.any():
-        return np.zeros(len(values)), np.full(len(values), np.inf)
+        return np.ones(len(values)), np.full(len(values), np.inf)
     scale = middle[usable]
     relative, variance = values[:, usable] / scale, noise[:, usable] / scale**2
     weight = 1.0 / (variance + spread[usable] / scale**2 + 1e-6)

@@ -147,12 +147,12 @@ def quality(pool: Pool) -> dict[str, Card]:
     p = np.array([symptom.p for symptom in found])
     p[:, ~shares.known] = 1.0
     suspect = holm(p, POOL_FALSE_ALARM)
-    critical = {kind: float(-special.stdtrit(nu, POOL_FALSE_ALARM / p.size)) for kind, nu in FREEDOM.items()}
     cards = {}
     for i, name in enumerate(pool.clients):
+        known = bool(shares.known[i])
         entries = [
-            _entry(symptom, i, suspect=bool(suspect[k, i]), known=bool(shares.known[i]), critical=critical[symptom.kind])
-            for k, symptom in enumerate(found)
+            _entry(one, i, suspect=bool(suspect[k, i]), known=known, tests=p.size)
+            for k, one in enumerate(found)
         ]
         cards[name] = Card(name, float(shares.sizes[i]), tuple(entries), _verdict(entries))
     return cards
@@ -168,7 +168,8 @@ def holm(p: npt.NDArray[np.float64], level: float) -> npt.NDArray[np.bool_]:
     return found.reshape(p.shape)
 
 
-def _entry(symptom: Symptom, i: int, *, suspect: bool, known: bool, critical: float) -> Entry:
+def _entry(symptom: Symptom, i: int, *, suspect: bool, known: bool, tests: int) -> Entry:
+    critical = -special.stdtrit(FREEDOM[symptom.kind], POOL_FALSE_ALARM / (tests * symptom.tests))
     reach = float(symptom.reach[i]) if known else 0.0
     return Entry(
         symptom.kind,
@@ -192,7 +193,9 @@ def _verdict(entries: Sequence[Entry]) -> str:
     blind = [entry for entry in entries if not entry.telling]
     if not blind:
         return "nothing unusual"
-    what = ", ".join(dict.fromkeys(entry.stated for entry in blind))
-    if any(entry.limited == "noise" for entry in blind):
-        return f"cannot tell at this ε: {what} would not be seen"
-    return f"cannot tell: clients differ too much to see {what}"
+    hidden = ", ".join(dict.fromkeys(entry.stated for entry in blind))
+    why = "at this ε" if any(entry.limited == "noise" for entry in blind) else "among clients this different"
+    if len(blind) == len(entries):
+        return f"cannot tell {why}: {hidden} would not be seen"
+    seen = ", ".join(dict.fromkeys(entry.stated for entry in entries if entry.telling))
+    return f"no sign of {seen}; cannot tell {why}: {hidden}"

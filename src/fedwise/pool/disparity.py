@@ -73,9 +73,7 @@ def disparities(shares: Shares, schema: Schema, attribute: int, inside: Mask) ->
             )
             variance = unit * q[:, y] * (1 - q[:, y]) / sizes + noise / sizes**2
             made.append(
-                Disparity(
-                    g, own[schema.target][:, g, y] / unit, np.asarray(said) / unit, variance / unit**2
-                )
+                Disparity(g, own[schema.target][:, g, y] / unit, np.asarray(said) / unit, variance / unit**2)
             )
     return made
 

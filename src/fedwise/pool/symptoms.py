@@ -31,7 +31,7 @@ _LEAST_SPREAD = 0.03
 _ROUNDS = 4
 
 #: The effects whose power is stated: random labels, shuffled features, points of rate, copies of each record.
-EFFECTS = {"label_noise": 0.3, "feature_noise": 0.3, "label_bias": 0.15, "repeated": 10.0}
+EFFECTS = {"label_noise": 0.3, "feature_noise": 0.3, "label_bias": 0.15, "repeated": 50.0}
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,8 @@ class Symptom:
         Shape (clients,): whether noise and sampling, not honest differences, limit what can be seen.
     details
         What in particular, for each client: features, or the group.
+    tests
+        Questions that p is corrected for.
     """
 
     kind: str
@@ -63,6 +65,7 @@ class Symptom:
     reach: Floats
     noisy: Mask
     details: tuple[tuple[str, ...], ...]
+    tests: int = 1
 
 
 @dataclass(frozen=True)
@@ -151,18 +154,20 @@ def _symptoms(shares: Shares, schema: Schema, measured: _Measured, inside: Mask)
 def _with_label(shares: Shares, schema: Schema) -> list[int]:
     """Tables of the label and a feature; the label and a sensitive attribute are looked at on their own."""
     apart = {*schema.sensitive} if schema.features else set()
-    return [j for j, (x, y) in enumerate(shares.layout.pairs) if schema.target in (x, y) and not {x, y} & apart]
+    return [
+        j for j, (x, y) in enumerate(shares.layout.pairs) if schema.target in (x, y) and not {x, y} & apart
+    ]
 
 
 def _slopes(shares: Shares, measured: _Measured, inside: Mask, tables: list[int]) -> _Distance:
     if not tables:
-        return _Distance.of(np.zeros(len(inside)), np.full(len(inside), np.inf), inside)
+        return _Distance.of(np.ones(len(inside)), np.full(len(inside), np.inf), inside)
     slope, noise = combined(measured.slopes[:, tables], measured.slope_noise[:, tables], inside)
     return _Distance.of(slope, noise, inside)
 
 
 def _attenuated(
-    kind: str, distance: _Distance, p: Floats, details: tuple[tuple[str, ...], ...]
+    kind: str, distance: _Distance, p: Floats, details: tuple[tuple[str, ...], ...], tests: int = 1
 ) -> Symptom:
     """A slope below the pool's as the share of random values that explains it."""
     return Symptom(
@@ -175,6 +180,7 @@ def _attenuated(
         EFFECTS[kind] * distance.middle / distance.error,
         distance.noisy,
         details,
+        tests,
     )
 
 
@@ -186,14 +192,14 @@ def _features(shares: Shares, schema: Schema, measured: _Measured, inside: Mask)
     for feature in schema.features:
         tables = [j for j, pair in pairs if feature in pair and schema.target not in pair]
         if tables:
-            alone[schema.names[feature]] = tail("feature_noise", -_slopes(shares, measured, inside, tables).z) * len(
-                schema.features
-            )
+            alone[schema.names[feature]] = tail(
+                "feature_noise", -_slopes(shares, measured, inside, tables).z
+            ) * len(schema.features)
     p = tail("feature_noise", -every.z)
     if alone:
         p = np.minimum(1.0, 2.0 * np.minimum(p, np.min(list(alone.values()), axis=0)))
     details = tuple(tuple(name for name, own in alone.items() if own[i] < 0.001) for i in range(len(inside)))
-    return _attenuated("feature_noise", every, p, details)
+    return _attenuated("feature_noise", every, p, details, tests=2 if alone else 1)
 
 
 def _bias(shares: Shares, schema: Schema, attribute: int, label: _Distance, inside: Mask) -> list[Symptom]:
@@ -229,8 +235,10 @@ def _bias(shares: Shares, schema: Schema, attribute: int, label: _Distance, insi
             z,
             np.minimum(1.0, 2.0 * len(looked) * tail("label_bias", np.abs(z))),
             EFFECTS["label_bias"] / error,
-            pick([distance.noise for distance in distances]) > pick([0 * d.noise + d.spread for d in distances]),
+            pick([distance.noise for distance in distances])
+            > pick([0 * d.noise + d.spread for d in distances]),
             tuple((labels[looked[k].group],) for k in worst),
+            2 * len(looked),
         )
     ]
 
