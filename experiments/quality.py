@@ -137,21 +137,22 @@ def _entry(card: Card, kind: str) -> float:
     )
 
 
-def study(name: str, epsilon: float, seeds: int) -> None:
+def study(name: str, epsilon: float, seeds: range, *, clean: bool = False) -> None:
     """One task: a line for the clean pool and one for each kind."""
     schema, codes = read(name)
     made = plan(schema, epsilon)
     exact = {client: count(c, made.layout).exact for client, c in codes.items()}
-    accused, extremes = [], []
-    for seed in range(seeds):
+    accused, extremes, pools = [], [], 0
+    for seed in seeds:
         cards = quality(pool_of(made, exact, seed))
+        pools += any(card.suspect for card in cards.values())
         accused += [f"{c.client}: {c.verdict}" for c in cards.values() if c.suspect]
         for client, card in cards.items():
             extremes += [
                 (kind, _entry(card, kind), client) for kind in dict.fromkeys(e.kind for e in card.entries)
             ]
     print(
-        f"{name}: {len(codes)} clients, epsilon {epsilon}; clean: {len(accused)} accused of {seeds * len(codes)}"
+        f"{name}: {len(codes)} clients, epsilon {epsilon}; clean: {len(accused)} accused of {len(seeds) * len(codes)}"
     )
     for line in accused:
         print("   ", line)
@@ -163,11 +164,12 @@ def study(name: str, epsilon: float, seeds: int) -> None:
             ", ".join(f"{who} {z:.1f}" for z, who in top),
             f"power {power:.2f}",
         )
-    for title, (spoil, kind) in KINDS.items():
+    print(f"    pools with a suspect: {pools} of {len(seeds)}")
+    for title, (spoil, kind) in () if clean else KINDS.items():
         spoilt = {c: count(spoil(rows, schema, np.random.default_rng([7, i])), made.layout).exact
                   for i, (c, rows) in enumerate(codes.items())}  # fmt: skip
         found: list[tuple[float, float, float, float]] = []
-        for seed in range(seeds):
+        for seed in seeds:
             chosen = np.random.default_rng([9, seed]).permutation(len(codes))[: round(SHARE * len(codes))]
             dirty = np.isin(np.arange(len(codes)), chosen)
             mixed = {c: spoilt[c] if dirty[i] else exact[c] for i, c in enumerate(codes)}
@@ -189,9 +191,11 @@ def main() -> None:
     parser.add_argument("tasks", nargs="+")
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first", type=int, default=0, help="first seed")
+    parser.add_argument("--clean", action="store_true", help="count false alarms only")
     asked = parser.parse_args()
     for name in asked.tasks:
-        study(name, asked.epsilon, asked.seeds)
+        study(name, asked.epsilon, range(asked.first, asked.first + asked.seeds), clean=asked.clean)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import fedwise as fw
 from fedwise.data import synthetic
 from fedwise.owner.noise import add_simulated_noise
 from fedwise.owner.tables import count
-from fedwise.pool.attenuation import Shares, compare_table
+from fedwise.pool.attenuation import Shares, compare_table, weighted_median
 from fedwise.pool.card import ENOUGH_POWER, holm, quality
 from fedwise.pool.disparity import disparities
 from fedwise.pool.pool import Pool
@@ -74,7 +74,7 @@ def entry(card: fw.Card, kind: str) -> object:
     [
         (random_labels, "label_noise", 0.7, 0.99),
         (biased_labels, "label_bias", 0.6, 0.97),
-        (shuffled_features, "feature_noise", 0.9, 0.99),
+        (shuffled_features, "feature_noise", 0.8, 0.99),
         (repeated_rows, "repeated", 0.0, 0.9),
     ],
 )
@@ -227,6 +227,20 @@ def test_disparities_ignore_what_features_explain() -> None:
     # The ridge keeps a little of it back.
     assert one.found[0] - one.expected[0] == pytest.approx(0.0, abs=0.03)
     assert np.abs(one.found[1:] - one.expected[1:]).max() < 0.02
+
+
+def test_one_random_feature_is_named() -> None:
+    codes = {name: c.copy() for name, c in people(0.2).items()}
+    hours = SCHEMA.names.index("WKHP")
+    codes["OH"][hours] = np.random.default_rng(0).permutation(codes["OH"][hours])
+    found = entry(quality(noisy(codes, 1, fw.plan(SCHEMA, 10.0)))["OH"], "feature_noise")
+    assert found.details == ("WKHP",)  # type: ignore[attr-defined]
+
+
+def test_weighted_medians() -> None:
+    values = np.array([[3.0, 1.0, 2.0], [3.0, 1.0, 2.0]])
+    weights = np.array([[1 / 3, 1 / 3, 1 / 3], [0.8, 0.1, 0.1]])
+    assert weighted_median(values, weights).tolist() == [2.0, 3.0]
 
 
 def test_holm_against_its_definition() -> None:

@@ -36,6 +36,8 @@ _CAP = 4.0
 _SMOOTH = 1e-3
 #: Rounds of proportional fitting: the slope needs no eighth digit.
 _FITS = 20
+#: Honest clients' slopes differ at least this much in each table.
+_LEAST_DIFFERENCE = 0.03
 
 
 @dataclass(frozen=True)
@@ -176,10 +178,11 @@ def middle_and_spread(values: Floats, noise: Floats, inside: Mask) -> tuple[Floa
     return middle, spread_of((values[inside] - middle) ** 2, noise[inside], half=_HALF_INSIDE)
 
 
-def combined(values: Floats, noise: Floats, inside: Mask) -> tuple[Floats, Floats]:
+def combined(values: Floats, noise: Floats, inside: Mask, *, median: bool = False) -> tuple[Floats, Floats]:
     """One slope of each client over several tables, relative to the pool's, and its variance by noise.
 
-    A table weighs by its noise and by how much honest clients differ in it, 1/(v + τ²).
+    A table weighs by its noise and by how much honest clients differ in it, 1/(v + τ²). With `median` the weighted
+    median is taken: random values weaken every table, what is peculiar to a place only some.
     """
     middle, spread = middle_and_spread(values, noise, inside)
     usable = middle > 0.3
@@ -187,6 +190,20 @@ def combined(values: Floats, noise: Floats, inside: Mask) -> tuple[Floats, Float
         return np.ones(len(values)), np.full(len(values), np.inf)
     scale = middle[usable]
     relative, variance = values[:, usable] / scale, noise[:, usable] / scale**2
-    weight = 1.0 / (variance + spread[usable] / scale**2 + 1e-6)
+    differ = spread[usable] / scale**2
+    # By chance a table's spread may be estimated as nothing; it must not outweigh all others for that.
+    differ = np.maximum(differ, _LEAST_DIFFERENCE**2)
+    weight = 1.0 / (variance + differ)
     weight /= weight.sum(axis=1, keepdims=True)
-    return np.sum(weight * relative, axis=1), np.sum(weight**2 * variance, axis=1)
+    noise_of_mean = np.sum(weight**2 * variance, axis=1)
+    if not median:
+        return np.sum(weight * relative, axis=1), noise_of_mean
+    return weighted_median(relative, weight), np.pi / 2 * noise_of_mean
+
+
+def weighted_median(values: Floats, weights: Floats) -> Floats:
+    """Median of each row where values count by their weights, which sum to 1."""
+    order = np.argsort(values, axis=1)
+    reached = np.cumsum(np.take_along_axis(weights, order, axis=1), axis=1) >= 0.5 - 1e-12
+    at = np.take_along_axis(order, reached.argmax(axis=1)[:, None], axis=1)
+    return np.asarray(np.take_along_axis(values, at, axis=1)[:, 0], dtype=np.float64)

@@ -82,6 +82,9 @@ class Entry:
     def __str__(self) -> str:
         if self.kind == "label_noise":
             text = f"about {min(max(self.value, 0.0), 1.0):.0%} of the labels look random"
+        elif self.kind == "feature_noise" and self.details and self.z < 4:
+            # All features together are not unusual: one of them made the entry suspect.
+            return f"the values of {', '.join(self.details)} look random; p = {self.p:.1g}"
         elif self.kind == "feature_noise":
             which = f" ({', '.join(self.details)})" if self.details else ""
             text = f"about {min(max(self.value, 0.0), 1.0):.0%} of the feature values look random{which}"
