@@ -117,7 +117,7 @@ def describe_quality(pool: object) -> dict[str, object]:
     assert isinstance(pool, Pool)
     cards = quality(pool)
     return {
-        "false_alarm": POOL_FALSE_ALARM,
+        "nominal_false_alarm": POOL_FALSE_ALARM,
         "suspects": [name for name, card in cards.items() if card.suspect],
         "cards": [
             {
@@ -133,8 +133,7 @@ def describe_quality(pool: object) -> dict[str, object]:
 
 def _show_quality(found: Any) -> None:
     print_table(
-        f"quality: {len(found['suspects'])} suspect(s); a pool of honest clients has one in {found['false_alarm']:.0%} "
-        "of cases",
+        f"quality: {len(found['suspects'])} suspect(s); honest but unusual clients can be among them",
         ["client", "verdict"],
         [[card["client"], card["verdict"]] for card in found["cards"]],
     )

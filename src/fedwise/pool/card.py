@@ -19,7 +19,8 @@ from .outliers import LEAST_CLIENTS
 from .pool import Pool
 from .symptoms import EFFECTS, FREEDOM, Symptom, symptoms
 
-#: Chance that a pool of honest clients has any suspect, over all clients and entries together.
+#: Nominal chance that a pool of honest clients has any suspect, over all clients and entries together. Census clients
+#: differ with longer tails than assumed: docs/theory/quality.md has the measured rates, which are higher.
 POOL_FALSE_ALARM = 0.01
 #: Power below which nothing found means nothing.
 ENOUGH_POWER = 0.8
@@ -51,7 +52,7 @@ class Entry:
     power
         Chance that the effect stated in `stated` would have made this entry suspect.
     suspect
-        Whether it is, at `POOL_FALSE_ALARM` for the whole pool (Holm).
+        Whether it is, at the nominal level `POOL_FALSE_ALARM` for the whole pool (Holm).
     limited
         What limits the power: ``noise`` or ``differences``.
     details
@@ -130,8 +131,8 @@ def quality(pool: Pool) -> dict[str, Card]:
     """A card for each client, from the releases alone: post-processing, no further privacy cost.
 
     Noise in labels and features, labels biased against a group, and repeated records are looked for, each against
-    the other clients of the pool. With honest clients alone, any of them is a suspect in about
-    `POOL_FALSE_ALARM` of pools.
+    the other clients of the pool. The test has the nominal level `POOL_FALSE_ALARM` for the whole pool; on clean
+    census pools one client in 400 was a suspect, and one pool in nine had one (docs/theory/quality.md).
 
     Raises
     ------
