@@ -15,6 +15,8 @@ from .owner.release import Release as Release
 from .owner.release import release as release
 from .planning import Plan as Plan
 from .planning import plan as plan
+from .pool.card import Card as Card
+from .pool.card import quality as quality
 from .pool.pool import Pool as Pool
 from .rehearsal.performance import Rehearsed as Rehearsed
 from .rehearsal.workflow import rehearse as rehearse

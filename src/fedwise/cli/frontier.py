@@ -15,6 +15,7 @@ from .search_options import (
     CostFileOption,
     EstimatorOption,
     ExcludeOption,
+    ExcludeSuspectOption,
     FlaggedOption,
     GammaOption,
     GroupFileOption,
@@ -51,6 +52,7 @@ def frontier(
     estimator: EstimatorOption = "shrinkage",
     include: IncludeOption = "",
     exclude: ExcludeOption = "",
+    exclude_suspect: ExcludeSuspectOption = False,
     min_records: MinRecordsOption = None,
     min_client_records: MinClientRecordsOption = None,
     group_file: GroupFileOption = None,
@@ -77,6 +79,7 @@ def frontier(
     rules = read_constraints(
         include, exclude, group_file, cost_file, max_per_group=max_per_group, budget=budget,
         min_records=min_records, min_client_records=min_client_records,
+        exclude_suspect=exclude_suspect,
     )  # fmt: skip
     with bar("searching", "loss", digits=6) as best:
         found = search(

@@ -12,6 +12,13 @@ from .console import JsonOption, print_json, print_table, progress, stderr
 
 def inspect(
     path: Annotated[Path, typer.Argument(help="A release file, a plan.json, or a directory of releases.")],
+    quality: Annotated[
+        bool,
+        typer.Option(
+            "--quality",
+            help="Add a card for each client: random labels, biased labels, random features, repeated records.",
+        ),
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Validate and describe releases: promise, tables, and a screen for doctored ones.
@@ -21,6 +28,9 @@ def inspect(
     The screen flags tables that contradict one another, counts below zero, impossible sizes and copies of
     another release, all beyond the noise; an honest release fails it once in a million. What is merely
     unusual is shown as an alert. Exit code 1 when a release is flagged, not for alerts.
+
+    With --quality every client is also compared with the others for spoilt records. A suspect does not change
+    the exit code; "cannot tell" means that the noise or honest differences would hide it.
     """
     from ..errors import ReleaseError
     from ..files import read_bytes
@@ -43,10 +53,14 @@ def inspect(
             files, accept_flagged=True, progress=lambda done, _: bar.update(task, completed=done)
         )
     report = describe(pool)
+    if quality:
+        report["quality"] = describe_quality(pool)
     if json:
         print_json(report)
     else:
         _show(report)
+        if quality:
+            _show_quality(report["quality"])
     if pool.flags:
         raise typer.Exit(1)
 
@@ -91,6 +105,38 @@ def describe(pool: object) -> dict[str, object]:
         "flagged": sorted(flags),
         "alerts": sorted(alerts),
     }
+
+
+def describe_quality(pool: object) -> dict[str, object]:
+    """The cards of all clients as plain values."""
+    from dataclasses import asdict
+
+    from ..pool.card import POOL_FALSE_ALARM, quality
+    from ..pool.pool import Pool
+
+    assert isinstance(pool, Pool)
+    cards = quality(pool)
+    return {
+        "nominal_false_alarm": POOL_FALSE_ALARM,
+        "suspects": [name for name, card in cards.items() if card.suspect],
+        "cards": [
+            {
+                "client": name,
+                "suspect": card.suspect,
+                "verdict": card.verdict,
+                "entries": [{**asdict(entry), "stated": entry.stated} for entry in card.entries],
+            }
+            for name, card in cards.items()
+        ],
+    }
+
+
+def _show_quality(found: Any) -> None:
+    print_table(
+        f"quality: {len(found['suspects'])} suspect(s); honest but unusual clients can be among them",
+        ["client", "verdict"],
+        [[card["client"], card["verdict"]] for card in found["cards"]],
+    )
 
 
 def _show(report: dict[str, object]) -> None:

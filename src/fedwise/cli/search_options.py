@@ -29,6 +29,12 @@ MethodOption = Annotated[
 EstimatorOption = Annotated[str, typer.Option(help="shrinkage, or plain as in the paper.")]
 IncludeOption = Annotated[str, typer.Option(help="Clients that must take part: CA,NY.")]
 ExcludeOption = Annotated[str, typer.Option(help="Clients that must not take part.")]
+ExcludeSuspectOption = Annotated[
+    bool,
+    typer.Option(
+        "--exclude-suspect", help="Leave out clients that inspect --quality suspects of spoilt records."
+    ),
+]
 MinRecordsOption = Annotated[float | None, typer.Option(help="Least total of (noisy) records.")]
 MinClientRecordsOption = Annotated[
     float | None, typer.Option(help="Least (noisy) records of each member: keeps out near-empty clients.")

@@ -16,6 +16,7 @@ from .search_options import (
     CostFileOption,
     EstimatorOption,
     ExcludeOption,
+    ExcludeSuspectOption,
     FlaggedOption,
     GammaOption,
     GroupFileOption,
@@ -56,6 +57,7 @@ def select(
     estimator: EstimatorOption = "shrinkage",
     include: IncludeOption = "",
     exclude: ExcludeOption = "",
+    exclude_suspect: ExcludeSuspectOption = False,
     min_records: MinRecordsOption = None,
     min_client_records: MinClientRecordsOption = None,
     group_file: GroupFileOption = None,
@@ -101,6 +103,7 @@ def select(
     rules = read_constraints(
         include, exclude, group_file, cost_file, max_per_group=max_per_group, budget=budget,
         min_records=min_records, min_client_records=min_client_records,
+        exclude_suspect=exclude_suspect,
     )  # fmt: skip
     with bar("searching", "loss", digits=6) as best:
         selection = search(
@@ -151,6 +154,9 @@ def show(selection: Selection, output: Path | None) -> None:
             [(s.k, f"{s.loss:.6f}", ", ".join(s.clients)) for s in selection.sizes],
             right=("k", "loss"),
         )
+    typer.echo(",".join(selection.clients))
+    if output is not None:
+        stderr().print(f"written to {output}", markup=False)
 
 
 def _number(value: float | None) -> str:

@@ -99,16 +99,29 @@ def standardised(values: Floats, noise: Floats) -> Floats:
         Shape (clients, statistics): what was found, and its variance if all clients were alike.
     """
     middle = np.median(values, axis=0)
-    squared = (values - middle) ** 2
-    low = np.zeros(values.shape[1])
-    high = squared.max(axis=0) / _HALF
+    spread = np.maximum(spread_of((values - middle) ** 2, noise), (_VARIETY * middle) ** 2)
+    tiny = np.finfo(np.float64).tiny
+    return np.asarray((values - middle) / np.sqrt(noise + spread + tiny), dtype=np.float64)
+
+
+def spread_of(squared: Floats, noise: Floats, *, half: float = _HALF) -> Floats:
+    """Variance between clients that makes the median of squared / (noise + variance) equal to `half`.
+
+    Parameters
+    ----------
+    squared, noise
+        Shape (clients, statistics): squared distances from the middle, and their variance if all were alike.
+    half
+        Median that a squared standard Gaussian would have.
+    """
+    low = np.zeros(squared.shape[1])
+    high = squared.max(axis=0) / half
     tiny = np.finfo(np.float64).tiny
     for _ in range(_BISECTIONS):
         spread = (low + high) / 2
-        wider = np.median(squared / (noise + spread + tiny), axis=0) > _HALF
+        wider = np.median(squared / (noise + spread + tiny), axis=0) > half
         low, high = np.where(wider, spread, low), np.where(wider, high, spread)
-    spread = np.maximum(high, (_VARIETY * middle) ** 2)
-    return np.asarray((values - middle) / np.sqrt(noise + spread + tiny), dtype=np.float64)
+    return np.asarray(high, dtype=np.float64)
 
 
 def _pooled(matrix: npt.NDArray[np.int64], layout: Layout, sizes: Floats) -> Floats:

@@ -38,6 +38,8 @@ class Constraints:
         one for each group. Clients without a group are not limited.
     costs, budget
         Cost of each client and the most the federation may cost. Clients without a cost are free.
+    exclude_suspect
+        Exclude clients that `fedwise.quality` suspects of spoilt records.
     """
 
     include: tuple[str, ...] = ()
@@ -48,6 +50,7 @@ class Constraints:
     max_per_group: int | Mapping[str, int] | None = None
     costs: Mapping[str, float] = field(default_factory=dict)
     budget: float | None = None
+    exclude_suspect: bool = False
 
     def __post_init__(self) -> None:
         for name in ("include", "exclude"):
@@ -105,7 +108,7 @@ class Constraints:
         found = {}
         for name in (entry.name for entry in fields(self)):
             value = getattr(self, name)
-            if value is not None and value != () and value != {}:
+            if value is not None and value is not False and value != () and value != {}:
                 found[name] = list(value) if isinstance(value, tuple) else value
         return found
 
@@ -116,6 +119,10 @@ class Constraints:
 
     def resolve(self, clients: tuple[str, ...], records: Floats) -> Limits:
         """Positions and arrays for a pool. Raises `FedwiseError` for a name that is not in it."""
+        if self.exclude_suspect:
+            raise FedwiseError(
+                "exclude_suspect needs the pool of releases; use select or frontier with a Pool"
+            )
         at = {client: i for i, client in enumerate(clients)}
         for what, names in (
             ("include", self.include),
@@ -200,6 +207,7 @@ class Rules(TypedDict, total=False):
     max_per_group: int | Mapping[str, int] | None
     costs: Mapping[str, float] | None
     budget: float | None
+    exclude_suspect: bool
 
 
 class Limits(NamedTuple):

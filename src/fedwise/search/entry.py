@@ -25,6 +25,7 @@ from .outcome import Method
 from .problem import PFL, Objective, Problem
 from .selection import Selection
 from .sizes import Sizes, parse_sizes
+from .suspects import without_suspects
 
 
 class More(Rules, total=False):
@@ -91,13 +92,13 @@ def select(
         No federation satisfies the constraints; the message names the one to blame.
     """
     began = time.perf_counter()
-    rules = Constraints.of(constraints, **_rules(more))
+    asked = Constraints.of(constraints, **_rules(more))
+    rules = without_suspects(asked, pool)
     smallest, near = more.get("smallest"), more.get("representative")
     alternatives = more.get("alternatives", 5)
     _check(k, evidence, alternatives, seed, threads, smallest, near, objective)
     estimates = estimates_of(pool, estimator)
-    weights = weights_of(pool, weights)
-    count = len(estimates.clients)
+    count, weights = len(estimates.clients), weights_of(pool, weights)
     sizes = parse_sizes(k if k is not None else (min(2, count), count), count)
     feasible = feasible_sizes(rules, estimates, sizes)
     goal: Objective = Representative() if near is not None else objective or PFL(weights)
@@ -113,7 +114,8 @@ def select(
             return inquiry.describe(_choose(found, smallest, near), found, control)
 
         chosen = control.run(work)
-    return msgspec.structs.replace(chosen, constraints=rules.given(), seconds=time.perf_counter() - began)
+    given = rules.given() | {"exclude_suspect": True} if asked.exclude_suspect else rules.given()
+    return msgspec.structs.replace(chosen, constraints=given, seconds=time.perf_counter() - began)
 
 
 def _rules(more: More) -> Rules:

@@ -26,6 +26,7 @@ from .point import Point as Point
 from .point import undominated
 from .problem import PFL, Problem
 from .sizes import Sizes, parse_sizes
+from .suspects import without_suspects
 
 
 class Frontier(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +82,8 @@ def frontier(
     wanted = parse_sizes(sizes if sizes is not None else (min(2, count), min(20, count)), count)
     if pareto_k is not None:
         parse_sizes(pareto_k, count)
-    feasible = feasible_sizes(constraints or Constraints(), estimates, wanted)
+    rules = without_suspects(constraints or Constraints(), pool)
+    feasible = feasible_sizes(rules, estimates, wanted)
     problem = Problem.of(estimates, PFL(weights))
     with Control(threads=threads, progress=progress) as control:
         found = control.run(lambda: search_sizes(problem, feasible, method, seed, control))
@@ -107,7 +109,7 @@ def frontier(
             weights=weights,
             points=pareto_points,
             method=method,
-            constraints=constraints,
+            constraints=rules,
             seed=seed,
             threads=threads,
             progress=progress,
@@ -138,7 +140,8 @@ def pareto(
         raise FedwiseError(f"points must be at least 2, got {points}")
     estimates = estimates_of(pool, estimator)
     weights = weights_of(pool, weights)
-    limits = check(constraints or Constraints(), estimates.clients, estimates.totals, k)
+    rules = without_suspects(constraints or Constraints(), pool)
+    limits = check(rules, estimates.clients, estimates.totals, k)
     met: dict[tuple[int, ...], float] = {}
     with Control(threads=threads, progress=progress) as control:
 

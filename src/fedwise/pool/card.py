@@ -1,0 +1,205 @@
+"""Card: what a client's noisy tables say about the quality of its records, and what they cannot say.
+
+Everything is computed from released tables, so it costs no further privacy. A card is a suspicion with error bars
+against the other clients of the pool; a majority of them is taken to be honest. See docs/theory/quality.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from ..errors import PoolError
+from .attenuation import Shares
+from .outliers import LEAST_CLIENTS
+from .pool import Pool
+from .symptoms import EFFECTS, FREEDOM, Symptom, symptoms
+
+#: Nominal chance that a pool of honest clients has any suspect, over all clients and entries together. Census clients
+#: differ with longer tails than assumed: docs/theory/quality.md has the measured rates, which are higher.
+POOL_FALSE_ALARM = 0.01
+#: Power below which nothing found means nothing.
+ENOUGH_POWER = 0.8
+#: What each entry looks for, at the size whose power is stated.
+_STATED = {
+    "label_noise": f"{EFFECTS['label_noise']:.0%} random labels",
+    "feature_noise": f"{EFFECTS['feature_noise']:.0%} random feature values",
+    "label_bias": f"a group's label rate {100 * EFFECTS['label_bias']:.0f} points off",
+    "repeated": f"every record {EFFECTS['repeated']:.0f} times",
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of a card.
+
+    Parameters
+    ----------
+    kind
+        ``label_noise`` (share of labels that look random), ``label_bias`` (points by which a group's label rate
+        is off), ``feature_noise`` (share of feature values that look random) or ``repeated`` (effective number of
+        independent records).
+    about
+        The sensitive attribute of a bias; else empty.
+    value, error
+        The estimate and its standard error: noise, sampling and honest differences between clients.
+    z, p
+        Distance from the other clients in standard errors, and the chance that an honest client is as far out.
+    power
+        Chance that the effect stated in `stated` would have made this entry suspect.
+    suspect
+        Whether it is, at the nominal level `POOL_FALSE_ALARM` for the whole pool (Holm).
+    limited
+        What limits the power: ``noise`` or ``differences``.
+    details
+        The features, or the group, it is about.
+    """
+
+    kind: str
+    about: str
+    value: float
+    error: float
+    z: float
+    p: float
+    power: float
+    suspect: bool
+    limited: str
+    details: tuple[str, ...] = ()
+
+    @property
+    def stated(self) -> str:
+        """The effect that `power` is about."""
+        return _STATED[self.kind]
+
+    @property
+    def telling(self) -> bool:
+        """Whether nothing found means something."""
+        return self.power >= ENOUGH_POWER
+
+    def __str__(self) -> str:
+        if self.kind == "label_noise":
+            text = f"about {min(max(self.value, 0.0), 1.0):.0%} of the labels look random"
+        elif self.kind == "feature_noise" and self.details and self.z < 4:
+            # All features together are not unusual: one of them made the entry suspect.
+            return f"the values of {', '.join(self.details)} look random; p = {self.p:.1g}"
+        elif self.kind == "feature_noise":
+            which = f" ({', '.join(self.details)})" if self.details else ""
+            text = f"about {min(max(self.value, 0.0), 1.0):.0%} of the feature values look random{which}"
+        elif self.kind == "label_bias":
+            way = "above" if self.value > 0 else "below"
+            text = (
+                f"the label rate of {self.about}={self.details[0]} is {abs(100 * self.value):.0f} points {way} "
+                "what other clients have"
+            )
+        else:
+            text = f"the tables vary like those of about {self.value:,.0f} independent records"
+        return f"{text}; z = {self.z:.1f}"
+
+
+@dataclass(frozen=True)
+class Card:
+    """The quality of one client's records, as far as its noisy tables tell.
+
+    Parameters
+    ----------
+    client
+        Name.
+    records
+        Estimated number of records.
+    entries
+        The lines; empty where the pool is too small to compare.
+    verdict
+        One sentence.
+    """
+
+    client: str
+    records: float
+    entries: tuple[Entry, ...]
+    verdict: str
+
+    @property
+    def suspect(self) -> bool:
+        """Whether any entry is."""
+        return any(entry.suspect for entry in self.entries)
+
+
+def quality(pool: Pool) -> dict[str, Card]:
+    """A card for each client, from the releases alone: post-processing, no further privacy cost.
+
+    Noise in labels and features, labels biased against a group, and repeated records are looked for, each against
+    the other clients of the pool. The test has the nominal level `POOL_FALSE_ALARM` for the whole pool; on clean
+    census pools one client in 400 was a suspect, and one pool in nine had one (docs/theory/quality.md).
+
+    Raises
+    ------
+    PoolError
+        The pool has no client.
+    """
+    if len(pool) == 0:
+        raise PoolError("pool must hold at least one release; add release files")
+    shares = Shares.of(pool.matrix, pool.plan.layout, np.asarray(pool.plan.sigmas, dtype=np.float64))
+    if shares.known.sum() < LEAST_CLIENTS:
+        few = f"cannot tell: fewer than {LEAST_CLIENTS} clients of known size to compare with"
+        return {
+            name: Card(name, float(n), (), few) for name, n in zip(pool.clients, shares.sizes, strict=True)
+        }
+    found = symptoms(shares, pool.plan.schema)
+    p = np.array([symptom.p for symptom in found])
+    p[:, ~shares.known] = 1.0
+    suspect = holm(p, POOL_FALSE_ALARM)
+    cards = {}
+    for i, name in enumerate(pool.clients):
+        known = bool(shares.known[i])
+        entries = [
+            _entry(one, i, suspect=bool(suspect[k, i]), known=known, tests=p.size)
+            for k, one in enumerate(found)
+        ]
+        cards[name] = Card(name, float(shares.sizes[i]), tuple(entries), _verdict(entries))
+    return cards
+
+
+def holm(p: npt.NDArray[np.float64], level: float) -> npt.NDArray[np.bool_]:
+    """Which tests are significant, so that a false one is among them with chance `level` at most."""
+    order = np.argsort(p, axis=None)
+    steps = level / np.arange(p.size, 0, -1)
+    passed = np.logical_and.accumulate(p.ravel()[order] <= steps)
+    found = np.zeros(p.size, dtype=np.bool_)
+    found[order] = passed
+    return found.reshape(p.shape)
+
+
+def _entry(symptom: Symptom, i: int, *, suspect: bool, known: bool, tests: int) -> Entry:
+    critical = -special.stdtrit(FREEDOM[symptom.kind], POOL_FALSE_ALARM / (tests * symptom.tests))
+    reach = float(symptom.reach[i]) if known else 0.0
+    return Entry(
+        symptom.kind,
+        symptom.about,
+        float(symptom.value[i]),
+        float(symptom.error[i]),
+        float(symptom.z[i]),
+        float(symptom.p[i]) if known else 1.0,
+        float(special.ndtr(reach - critical)),
+        suspect,
+        "noise" if symptom.noisy[i] or not known else "differences",
+        symptom.details[i],
+    )
+
+
+def _verdict(entries: Sequence[Entry]) -> str:
+    """What is suspect, else what could not have been seen, else that nothing is unusual."""
+    suspects = [entry for entry in entries if entry.suspect]
+    if suspects:
+        return "; ".join(str(entry) for entry in suspects)
+    blind = [entry for entry in entries if not entry.telling]
+    if not blind:
+        return "nothing unusual"
+    hidden = ", ".join(dict.fromkeys(entry.stated for entry in blind))
+    why = "at this ε" if any(entry.limited == "noise" for entry in blind) else "among clients this different"
+    if len(blind) == len(entries):
+        return f"cannot tell {why}: {hidden} would not be seen"
+    seen = ", ".join(dict.fromkeys(entry.stated for entry in entries if entry.telling))
+    return f"no sign of {seen}; cannot tell {why}: {hidden}"
