@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .console import ForceOption, JsonOption, SeedOption, print_json, print_table
+from .console import ForceOption, JsonOption, SeedOption, print_json, print_table, stderr
 from .inputs import bar
 from .search_options import (
     AlphaOption,
