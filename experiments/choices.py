@@ -50,7 +50,9 @@ def choose_all(
 
     def estimates() -> Estimates:
         if not made:
-            made.append(tabled.truth() if draw < 0 else estimate(tabled.pool(1.0, seed=noise_seed(seed, draw))))
+            made.append(
+                tabled.truth() if draw < 0 else estimate(tabled.pool(1.0, seed=noise_seed(seed, draw)))
+            )
         return made[0]
 
     forecasters: list[Forecaster] = []
@@ -116,7 +118,9 @@ def describe_all(
             out.append(
                 {
                     "label_rate": float(np.average(rates[members], weights=truth.totals[members])),
-                    "estimated_label_rate": float(np.average(estimated[members], weights=noisy.totals[members])),
+                    "estimated_label_rate": float(
+                        np.average(estimated[members], weights=noisy.totals[members])
+                    ),
                     "pfl": float(terms(noisy, members.tolist()).loss(fw.Weights())),
                     "pfl_true": float(terms(truth, members.tolist()).loss(fw.Weights())),
                     **{f"forecast_{name}": value for name, value in forecast.items()},

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import census
 import federations as feds
 from census import Bundle
-from choices import FORECAST, GOALS, choose_all, describe_all
+from choices import FORECAST, choose_all, describe_all
 from measured import METRICS, Job, measure_all
 from postprocessing import CONSTRAINTS
 from store import CACHE, RESULTS, Store, read_table, write_table
@@ -88,7 +88,9 @@ def identify(members: Sequence[str]) -> str:
     return hashlib.sha256("\0".join(sorted(members)).encode()).hexdigest()[:10]
 
 
-def entries(bundle: Bundle, matched: Sequence[Sequence[str]], scale: Scale, split: int, store: Store) -> list[Entry]:
+def entries(
+    bundle: Bundle, matched: Sequence[Sequence[str]], scale: Scale, split: int, store: Store
+) -> list[Entry]:
     """Everything that is evaluated on one split of one task, chosen federations last."""
     clients = bundle.sex.clients
     out = [Entry("random", tuple(m)) for m in feds.draw_random(clients, scale.k, scale.random)]
@@ -96,12 +98,15 @@ def entries(bundle: Bundle, matched: Sequence[Sequence[str]], scale: Scale, spli
     out += [Entry("all", clients), Entry("all_reweighed", clients, reweighed=True)]
     out += [Entry(f"all_threshold_optimizer_{c}", clients, constraint=c) for c in CONSTRAINTS]
     for draw in range(-1, scale.draws):
-        found = choose_all(bundle.sex, scale.k, draw=draw, seed=split, store=store, steps=scale.forecast_steps)
+        found = choose_all(
+            bundle.sex, scale.k, draw=draw, seed=split, store=store, steps=scale.forecast_steps
+        )
         for kind, members in found.items():
             out.append(Entry(kind, tuple(members), draw))
             if kind in ("pfl", "pfl_exact"):
                 out += [
-                    Entry(f"{kind}_threshold_optimizer_{c}", tuple(members), draw, constraint=c) for c in CONSTRAINTS
+                    Entry(f"{kind}_threshold_optimizer_{c}", tuple(members), draw, constraint=c)
+                    for c in CONSTRAINTS
                 ]
     return out
 
@@ -154,7 +159,13 @@ def evaluate(
             if not matched:
                 # Matched to what the loss chooses on the first split, first draw: the same members in every split.
                 own = choose_all(
-                    bundle.sex, scale.k, draw=0, seed=0, store=store, steps=scale.forecast_steps, kinds=["pfl"]
+                    bundle.sex,
+                    scale.k,
+                    draw=0,
+                    seed=0,
+                    store=store,
+                    steps=scale.forecast_steps,
+                    kinds=["pfl"],
                 )["pfl"]
                 matched = feds.draw_matched(dict(bundle.rows), own, scale.matched, within=0.1)
             listed = entries(bundle, matched, scale, split, store)
@@ -168,9 +179,16 @@ def save(table: pl.DataFrame, members: dict[str, tuple[str, ...]], out: Path) ->
     path = out / "evidence.parquet"
     parts = [table]
     if path.is_file():
-        parts.insert(0, pl.read_parquet(path).join(table.select("task", "split").unique(), on=["task", "split"], how="anti"))
+        parts.insert(
+            0,
+            pl.read_parquet(path).join(
+                table.select("task", "split").unique(), on=["task", "split"], how="anti"
+            ),
+        )
     whole = pl.concat(parts, how="diagonal_relaxed").sort(HEAD[:7], maintain_order=True)
-    short = whole.with_columns(pl.col(pl.Float64, pl.Float32).cast(pl.Float64).round_sig_figs(5).cast(pl.Float32))
+    short = whole.with_columns(
+        pl.col(pl.Float64, pl.Float32).cast(pl.Float64).round_sig_figs(5).cast(pl.Float32)
+    )
     buffer = io.BytesIO()
     short.write_parquet(buffer, compression="zstd", compression_level=12)
     write_new(path, buffer.getvalue(), force=True)
@@ -182,7 +200,9 @@ def save(table: pl.DataFrame, members: dict[str, tuple[str, ...]], out: Path) ->
     before = read_table(out / "evidence_federations.csv")
     if before is not None:
         named = pl.concat([before, named], how="vertical_relaxed")
-    write_table(named.unique(["task", "federation"]).sort("task", "federation"), out / "evidence_federations.csv")
+    write_table(
+        named.unique(["task", "federation"]).sort("task", "federation"), out / "evidence_federations.csv"
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -27,7 +27,17 @@ from fedwise.training.model import Model
 #: Metrics of scores.
 SCORED = ("auc", "loss", "brier", "calibration_error")
 #: Metrics of decisions, each at ½, ``@rate`` and ``@best``. Gaps are of SEX where nothing is said.
-DECIDED = ("accuracy", "balanced_accuracy", "f1", "positive_rate", "spd", "eod", "mad", "spd:WHITE", "eod:WHITE")
+DECIDED = (
+    "accuracy",
+    "balanced_accuracy",
+    "f1",
+    "positive_rate",
+    "spd",
+    "eod",
+    "mad",
+    "spd:WHITE",
+    "eod:WHITE",
+)
 THRESHOLDS = ("", "@rate", "@best")
 METRICS = (*SCORED, *(name + threshold for threshold in THRESHOLDS for name in DECIDED))
 #: The attribute that gaps are of by default, and that post-processing treats.
@@ -66,7 +76,9 @@ def measure(prepared: Prepared, models: Models, job: Job) -> dict[str, float]:
     after = measure_decisions(rule(*here), judged.y, groups)
     rate = float((judged.y > 0.5).mean())
     matched = measure_decisions(postprocessing.at_rate(job.constraint, below, here, rate), judged.y, groups)
-    return _named({"auc": found["auc"], **after, **{f"{name}@rate": value for name, value in matched.items()}})
+    return _named(
+        {"auc": found["auc"], **after, **{f"{name}@rate": value for name, value in matched.items()}}
+    )
 
 
 def _named(found: Mapping[str, float]) -> dict[str, float]:

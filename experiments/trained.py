@@ -120,9 +120,13 @@ class Models:
 def _solve(model: Model, rows: Rows, cells: Floats | None) -> Vector:
     from sklearn.linear_model import LogisticRegression
 
-    weights = None if cells is None else cells[(rows.y > 0.5).astype(np.int64), rows.groups[0].astype(np.int64)]
+    weights = (
+        None if cells is None else cells[(rows.y > 0.5).astype(np.int64), rows.groups[0].astype(np.int64)]
+    )
     if len(np.unique(rows.y)) < 2:
         return np.zeros(model.size, dtype=np.float32)
-    inputs = rows.matrix.astype(np.float64)  # one-hot columns sum to one: in float32 the Hessian is near singular
+    inputs = rows.matrix.astype(
+        np.float64
+    )  # one-hot columns sum to one: in float32 the Hessian is near singular
     found = LogisticRegression(solver="newton-cholesky").fit(inputs, rows.y, sample_weight=weights)
     return model.flatten({"0.weight": found.coef_, "0.bias": found.intercept_})
