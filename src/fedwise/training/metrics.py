@@ -1,43 +1,48 @@
 """Metrics: how good and how even-handed the predictions are.
 
-Every fairness metric comes from rates by group: SPD compares positive rates, EOD true positive rates, MAD
-accuracies, and equalised odds is the larger of the gaps in true and false positive rates. The absolute
-value is the largest minus the smallest rate over the groups present; the signed value (two groups only)
-is the rate of the later level of the schema minus that of the earlier one. A rate that no row defines is
-left out.
+`evaluate` is the fast path of every round: decisions at ½, log loss and AUC. With `extended`, as after the
+last round, it adds the Brier score, the calibration error, and every metric of decisions at the rate-matched
+threshold (``@rate``: as many are decided yes as there are positives, so that models are compared at the same
+positive rate) and, where a threshold from training rows is given, at that one (``@best``). `final` computes
+the group rates at ½ through fairlearn, and adds bootstrap intervals. `measure_scores` and `measure_decisions`
+are the same numbers for scores and decisions from anywhere.
 
-`evaluate` is the fast path of every round. `final` computes the group rates through fairlearn, and adds
-bootstrap intervals.
+The names are those of `fedwise.objective.metric`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import MissingExtra
+from ..errors import FedwiseError
+from ..objective.metric import DECISIONS, GAPS, SIGNED, Metric
+from .confusion import by_fairlearn, confusion, fairness, overall
 from .encoding import Rows
 from .local import log_losses
 from .model import Vector
+from .ranking import Ranking, decide, probability
+from .resampling import resample
+
+__all__ = [
+    "EXTENDED", "FAIRNESS", "LARGER_IS_BETTER", "PLAIN", "Value", "best_threshold", "by_fairlearn", "confusion",
+    "evaluate", "fairness", "final", "measure_decisions", "measure_scores",
+]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 
 #: Metrics of all rows together, in the order they are reported.
 PLAIN = ("loss", "accuracy", "balanced_accuracy", "precision", "recall", "f1", "auc")
+#: What an extended evaluation adds at ½.
+EXTENDED = ("brier", "calibration_error", "positive_rate")
 #: Metrics of each sensitive attribute.
-FAIRNESS = ("spd", "eod", "mad", "equalised_odds", "spd_signed", "eod_signed", "mad_signed")
+FAIRNESS = (*GAPS, *SIGNED)
 #: Metrics where a larger value is better.
 LARGER_IS_BETTER = frozenset(PLAIN) - {"loss"}
-
-
-#: Up to this many rows the bootstrap resamples losses and distinct scores as they are.
-EXACT_ROWS = 20_000
-#: Groups of neighbouring scores for the bootstrap of AUC above that.
-SCORE_BINS = 2_048
 
 
 class Value(NamedTuple):
@@ -50,8 +55,15 @@ class Value(NamedTuple):
     high: float = math.nan
 
 
-def evaluate(logits: Vector, rows: Rows, attributes: Sequence[str]) -> list[Value]:
-    """All metrics of predictions at the threshold ½.
+def evaluate(
+    logits: Vector,
+    rows: Rows,
+    attributes: Sequence[str],
+    *,
+    extended: bool = False,
+    best: float | None = None,
+) -> list[Value]:
+    """All metrics of predictions at the threshold ½, and those of `extended`.
 
     Parameters
     ----------
@@ -61,102 +73,159 @@ def evaluate(logits: Vector, rows: Rows, attributes: Sequence[str]) -> list[Valu
         The rows predicted, with targets and groups.
     attributes
         Names of the sensitive attributes, in the order of ``rows.groups``.
+    extended
+        Also the Brier score, the calibration error and the rate-matched metrics; the rate is the label rate
+        of `rows`.
+    best
+        Also the metrics at this log-odds, as found by `best_threshold`; NaN counts as none.
     """
     predicted = logits > 0
-    found = _plain(confusion(rows.y, predicted, np.zeros(len(rows), dtype=np.int64))[0])
+    found = overall(confusion(rows.y, predicted, np.zeros(len(rows), dtype=np.int64))[0])
     found["loss"] = float(log_losses(logits, rows.y).mean()) if len(rows) else math.nan
-    found["auc"] = float(_auc(*_by_score(logits, rows.y > 0.5)))
+    ranking = Ranking.of(logits, rows.y > 0.5)
+    found["auc"] = ranking.auc()
     out = [Value(name, "", found[name]) for name in PLAIN]
     for i, attribute in enumerate(attributes):
         gaps = fairness(confusion(rows.y, predicted, rows.groups[i]))
         out += [Value(name, attribute, gaps[name]) for name in FAIRNESS]
+    if not extended:
+        return out
+    found |= _of_probabilities(logits, rows.y, ranking)
+    out += [Value(name, "", found[name]) for name in EXTENDED]
+    groups = dict(zip(attributes, rows.groups, strict=True))
+    for threshold, decided in _decisions(logits, ranking, best):
+        out += _decided(rows.y, decided, groups, threshold)
     return out
 
 
-def confusion(y: npt.NDArray[Any], predicted: npt.NDArray[np.bool_], group: npt.NDArray[Any]) -> Floats:
-    """Rows by group, target and prediction, shape (groups, 2, 2)."""
-    codes = group.astype(np.int64)
-    groups = int(codes.max(initial=0)) + 1
-    cell = (codes * 2 + (y > 0.5)) * 2 + predicted
-    return np.bincount(cell, minlength=4 * groups).astype(np.float64).reshape(groups, 2, 2)
+def best_threshold(logits: Vector, y: npt.NDArray[Any]) -> float:
+    """The log-odds with the largest balanced accuracy on rows, as `Ranking.best`; NaN for one class only.
+
+    Computed on training rows, it is a figure of private data: it is for evaluations in one process, and no
+    node of a federation sends it.
+    """
+    return Ranking.of(logits, y > 0.5).best()
 
 
-def fairness(counts: Floats) -> dict[str, float]:
-    """The fairness metrics of counts by group, target and prediction, shape (groups, 2, 2)."""
-    return _gaps(
-        _ratio(counts[:, :, 1].sum(axis=1), counts.sum(axis=(1, 2))),
-        _ratio(counts[:, 1, 1], counts[:, 1].sum(axis=1)),
-        _ratio(counts[:, 0, 1], counts[:, 0].sum(axis=1)),
-        _ratio(counts[:, 0, 0] + counts[:, 1, 1], counts.sum(axis=(1, 2))),
-    )
+def measure_scores(
+    scores: npt.NDArray[Any],
+    labels: npt.NDArray[Any],
+    groups: Mapping[str, npt.NDArray[Any]],
+    *,
+    best: float | None = None,
+    rate: float | None = None,
+) -> dict[str, float]:
+    """Every metric of scores, by name (``auc``, ``f1@rate``, ``eod:SEX@rate``).
+
+    Parameters
+    ----------
+    scores
+        Shape (rows,): log-odds of the target 1, so that 0 is probability ½.
+    labels
+        Shape (rows,): 0 or 1.
+    groups
+        Codes from 0 by sensitive attribute, shape (rows,) each.
+    best
+        A threshold from other rows, in log-odds, for ``@best``.
+    rate
+        Share of rows decided yes at ``@rate``; default the label rate.
+    """
+    scores, labels = np.asarray(scores), np.asarray(labels)
+    _check(labels, groups, scores=scores)
+    if rate is not None and not 0 <= rate <= 1:
+        raise FedwiseError(f"rate must lie between 0 and 1, got {rate}; it is a share of rows")
+    ranking = Ranking.of(scores, labels > 0.5)
+    found = {"loss": float(log_losses(scores, labels).mean()) if len(labels) else math.nan}
+    found["auc"] = ranking.auc()
+    found |= _of_probabilities(scores, labels, ranking)
+    values = _decided(labels, scores > 0, groups, "")
+    for threshold, decided in _decisions(scores, ranking, best, rate):
+        values += _decided(labels, decided, groups, threshold)
+    return found | _by_name(values)
 
 
-def _gaps(positive: Floats, true_positive: Floats, false_positive: Floats, right: Floats) -> dict[str, float]:
-    odds = [gap for gap in (_gap(true_positive), _gap(false_positive)) if not math.isnan(gap)]
-    return {
-        "spd": _gap(positive),
-        "eod": _gap(true_positive),
-        "mad": _gap(right),
-        "equalised_odds": max(odds) if odds else math.nan,
-        "spd_signed": _signed(positive),
-        "eod_signed": _signed(true_positive),
-        "mad_signed": _signed(right),
-    }
+def measure_decisions(
+    decisions: npt.NDArray[Any], labels: npt.NDArray[Any], groups: Mapping[str, npt.NDArray[Any]]
+) -> dict[str, float]:
+    """Every metric of decisions, by name (``accuracy``, ``eod:SEX``): for predictions after post-processing.
+
+    Parameters
+    ----------
+    decisions
+        Shape (rows,): 0 or 1, or the chance of a yes where decisions are drawn at random; the rates are then
+        expected ones.
+    labels, groups
+        As in `measure_scores`.
+    """
+    decisions, labels = np.asarray(decisions), np.asarray(labels)
+    _check(labels, groups, decisions=decisions)
+    if len(decisions) and not (decisions.min() >= 0 and decisions.max() <= 1):
+        raise FedwiseError("decisions must lie between 0 and 1; pass scores to measure_scores")
+    return _by_name(_decided(labels, decisions, groups, ""))
 
 
-def _gap(rates: Floats) -> float:
-    known = rates[~np.isnan(rates)]
-    return float(known.max() - known.min()) if len(known) > 1 else math.nan
+def _check(
+    labels: npt.NDArray[Any], groups: Mapping[str, npt.NDArray[Any]], **others: npt.NDArray[Any]
+) -> None:
+    for name, values in {**others, **groups}.items():
+        if np.shape(values) != labels.shape or labels.ndim != 1:
+            raise FedwiseError(
+                f"{name} must have one value for each label, got shape {np.shape(values)} for {labels.shape}"
+            )
 
 
-def _signed(rates: Floats) -> float:
-    known = rates[~np.isnan(rates)]
-    return float(known[1] - known[0]) if len(known) == 2 else math.nan
-
-
-def _ratio(part: Floats, whole: Floats) -> Floats:
-    out: Floats = np.divide(part, whole, out=np.full(np.shape(whole), np.nan), where=np.asarray(whole) > 0)
+def _by_name(values: list[Value]) -> dict[str, float]:
+    out = {}
+    for v in values:
+        base, _, threshold = v.metric.partition("@")
+        out[str(Metric(base, v.attribute, threshold))] = v.value
     return out
 
 
-def _plain(counts: Floats) -> dict[str, float]:
-    """Metrics of counts by target and prediction, shape (2, 2)."""
-    (tn, fp), (fn, tp) = counts.tolist()
-    total = tn + fp + fn + tp
-    recall = tp / (tp + fn) if tp + fn else math.nan
-    special = tn / (tn + fp) if tn + fp else math.nan
+def _of_probabilities(logits: npt.NDArray[Any], y: npt.NDArray[Any], ranking: Ranking) -> dict[str, float]:
+    if not len(y):
+        return {"brier": math.nan, "calibration_error": math.nan}
     return {
-        "accuracy": (tp + tn) / total if total else math.nan,
-        "balanced_accuracy": (recall + special) / 2,
-        # As scikit-learn: precision and F1 of no positive at all are 0.
-        "precision": tp / (tp + fp) if tp + fp else 0.0,
-        "recall": recall,
-        "f1": 2 * tp / (2 * tp + fp + fn) if tp + fp + fn else 0.0,
+        "brier": float(((probability(logits) - y) ** 2).mean()),
+        "calibration_error": ranking.calibration_error(),
     }
 
 
-def _by_score(logits: Vector, y: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    """Negatives and positives at each distinct score, in increasing order."""
-    order = np.argsort(logits, kind="stable")
-    ordered, truth = logits[order], y[order]
-    first = (
-        np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(ordered) else np.zeros(0, np.int64)
-    )
-    up = np.add.reduceat(truth, first, dtype=np.float64) if len(first) else np.zeros(0)
-    return np.diff(np.r_[first, len(ordered)]) - up, up
+def _decisions(
+    logits: npt.NDArray[Any], ranking: Ranking, best: float | None, rate: float | None = None
+) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+    """Decisions at each threshold other than ½, with its name."""
+    yield "rate", decide(logits, *ranking.matched(rate))
+    if best is not None and not math.isnan(best):
+        yield "best", decide(logits, best)
 
 
-def _auc(down: Floats, up: Floats) -> Floats:
-    """P(score of a positive > score of a negative) + ½ P(equal), over the last axis of scores."""
-    below = np.cumsum(down, axis=-1) - down / 2
-    pairs = up.sum(axis=-1) * down.sum(axis=-1)
-    return _ratio((up * below).sum(axis=-1), pairs)
+def _decided(
+    y: npt.NDArray[Any], decided: npt.NDArray[Any], groups: Mapping[str, npt.NDArray[Any]], threshold: str
+) -> list[Value]:
+    """Every metric of decisions."""
+    suffix = f"@{threshold}" if threshold else ""
+    found = overall(confusion(y, decided, np.zeros(len(y), dtype=np.int64))[0])
+    out = [Value(name + suffix, "", found[name]) for name in DECISIONS]
+    for attribute, group in groups.items():
+        gaps = fairness(confusion(y, decided, np.asarray(group)))
+        out += [Value(name + suffix, attribute, gaps[name]) for name in FAIRNESS]
+    return out
 
 
 def final(
-    logits: Vector, rows: Rows, attributes: Sequence[str], *, replicates: int = 200, seed: int = 0
+    logits: Vector,
+    rows: Rows,
+    attributes: Sequence[str],
+    *,
+    replicates: int = 200,
+    seed: int = 0,
+    best: float | None = None,
 ) -> list[Value]:
-    """All metrics, group rates through fairlearn, with 95% bootstrap intervals over the rows.
+    """All metrics, group rates at ½ through fairlearn, with 95% bootstrap intervals over the rows.
+
+    The threshold of ``@rate`` is matched again in each sample; that of ``@best`` comes from other rows and
+    stays. The calibration error has no interval: resampling makes it larger, so its quantiles bound nothing.
 
     Parameters
     ----------
@@ -164,17 +233,23 @@ def final(
         Bootstrap samples of the rows; 0 for no intervals.
     seed
         Seed of the bootstrap.
+    best
+        As in `evaluate`.
     """
-    values = evaluate(logits, rows, attributes)
+    values = evaluate(logits, rows, attributes, extended=True, best=best)
     for i, attribute in enumerate(attributes):
         gaps = by_fairlearn(rows.y, logits > 0, rows.groups[i])
-        values = [v._replace(value=gaps[v.metric]) if v.attribute == attribute else v for v in values]
+        values = [
+            v._replace(value=gaps[v.metric]) if v.attribute == attribute and v.metric in gaps else v
+            for v in values
+        ]
     if replicates < 1 or len(rows) == 0:
         return values
-    draws = _bootstrap(logits, rows, attributes, replicates, np.random.default_rng((seed, 0xB007)))
+    rng = np.random.default_rng((seed, 0xB007))
+    draws = resample(logits, rows, attributes, replicates=replicates, rng=rng, best=best)
     out = []
     for v in values:
-        drawn = draws[v.metric, v.attribute]
+        drawn = draws.get((v.metric, v.attribute), np.zeros(0))
         known = drawn[~np.isnan(drawn)]
         if math.isnan(v.value) or len(known) == 0:
             out.append(v)
@@ -182,87 +257,3 @@ def final(
             low, high = np.quantile(known, [0.025, 0.975])
             out.append(v._replace(low=float(low), high=float(high)))
     return out
-
-
-def _bootstrap(
-    logits: Vector, rows: Rows, attributes: Sequence[str], replicates: int, rng: np.random.Generator
-) -> dict[tuple[str, str], Floats]:
-    """Replicates of every metric under resampling of the rows.
-
-    Resampling rows and counting cells is a multinomial draw of the counts, so each metric of counts is
-    drawn exactly without touching the rows. The mean loss is resampled as it is up to `EXACT_ROWS` rows and by
-    its normal limit above; AUC likewise by distinct scores, or by `SCORE_BINS` groups of neighbouring ones.
-    """
-    count, y = len(rows), rows.y > 0.5
-    out: dict[tuple[str, str], Floats] = {}
-
-    def draw(counts: Floats) -> Floats:
-        flat = rng.multinomial(count, counts.ravel() / count, size=replicates).astype(np.float64)
-        return flat.reshape(replicates, *counts.shape)
-
-    whole = confusion(rows.y, logits > 0, np.zeros(count, dtype=np.int64))[0]
-    _collect(out, "", [_plain(one) for one in draw(whole)])
-    for i, attribute in enumerate(attributes):
-        counts = confusion(rows.y, logits > 0, rows.groups[i])
-        _collect(out, attribute, [fairness(one) for one in draw(counts)])
-    losses = log_losses(logits, rows.y)
-    if count <= EXACT_ROWS:
-        out["loss", ""] = np.array(
-            [losses[rng.integers(count, size=count)].mean() for _ in range(replicates)]
-        )
-    else:
-        out["loss", ""] = rng.normal(losses.mean(), losses.std() / math.sqrt(count), size=replicates)
-    down, up = _by_score(logits, y)
-    exact = float(_auc(down, up))
-    if len(up) > SCORE_BINS and count > EXACT_ROWS:
-        edges = np.linspace(0, len(up), SCORE_BINS, endpoint=False).astype(np.int64)
-        down, up = np.add.reduceat(down, edges), np.add.reduceat(up, edges)
-    pairs = draw(np.stack([down, up]))
-    out["auc", ""] = _auc(pairs[:, 0], pairs[:, 1]) + (exact - float(_auc(down, up)))
-    return out
-
-
-def _collect(out: dict[tuple[str, str], Floats], attribute: str, drawn: list[dict[str, float]]) -> None:
-    for name in drawn[0]:
-        out[name, attribute] = np.array([one[name] for one in drawn])
-
-
-def by_fairlearn(
-    y: npt.NDArray[Any], predicted: npt.NDArray[np.bool_], group: npt.NDArray[Any]
-) -> dict[str, float]:
-    """The fairness metrics from fairlearn's `MetricFrame`; undefined rates are left out, not 0.
-
-    fairlearn walks over rows in Python, so it is given each kind of row (group, target, prediction) once,
-    with the number of such rows as its weight.
-    """
-    try:
-        from fairlearn.metrics import MetricFrame, false_positive_rate, selection_rate, true_positive_rate
-        from sklearn.metrics import accuracy_score
-    except ImportError:
-        raise MissingExtra("training", "train") from None
-    counts = confusion(y, predicted, group)
-    # Each kind twice, at half the weight: fairlearn mistakes a single row for no table at all.
-    kinds = np.repeat(np.argwhere(counts > 0), 2, axis=0)
-    weights = np.repeat(counts[counts > 0] / 2, 2)
-
-    def rates(metric: Any, keep: npt.NDArray[np.bool_]) -> Floats:
-        if not keep.any():
-            return np.zeros(0)
-        found = MetricFrame(
-            metrics=metric,
-            y_true=kinds[keep, 1],
-            y_pred=kinds[keep, 2],
-            sensitive_features=kinds[keep, 0],
-            sample_params={"sample_weight": weights[keep]},
-        )
-        by_group: Floats = found.by_group.to_numpy(dtype=np.float64)
-        return by_group
-
-    everyone = np.ones(len(kinds), dtype=bool)
-    # fairlearn answers 0 for the rate of an empty class, so each rate is asked of the rows that define it.
-    return _gaps(
-        rates(selection_rate, everyone),
-        rates(true_positive_rate, kinds[:, 1] == 1),
-        rates(false_positive_rate, kinds[:, 1] == 0),
-        rates(accuracy_score, everyone),
-    )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from ..errors import FedwiseError
 from ..privacy.subsampled import sampling, scale_noise
@@ -243,16 +244,34 @@ def _loss(prepared: Prepared, model: Model, now: Progress, client: str, engine: 
 def _test(
     prepared: Prepared, members: tuple[str, ...], model: Model, now: Progress, config: Config, *, last: bool
 ) -> list[Record]:
-    """Metrics on the held-out rows of all clients and of the federation; intervals in the last round."""
+    """Metrics on the held-out rows of all clients and of the federation; all there are in the last round."""
     everyone = prepared.held_out
+    best = _best_threshold(prepared, members, model, now, config) if last else None
     logits = predict(model, now.parameters, everyone, engine=config.engine)
     own = prepared.own(members)
     names = prepared.encoder.attributes
     out = []
     for label, rows, scores in (("all", everyone, logits), ("own", everyone.take(own), logits[own])):
         if last and config.replicates:
-            values = metrics.final(scores, rows, names, replicates=config.replicates, seed=config.seed)
+            values = metrics.final(
+                scores, rows, names, replicates=config.replicates, seed=config.seed, best=best
+            )
         else:
-            values = metrics.evaluate(scores, rows, names)
+            values = metrics.evaluate(scores, rows, names, extended=last, best=best)
         out += [Record(now.round, label, "", v.metric, v.attribute, v.value, v.low, v.high) for v in values]
     return out
+
+
+def _best_threshold(
+    prepared: Prepared, members: tuple[str, ...], model: Model, now: Progress, config: Config
+) -> float | None:
+    """The best threshold on the federation's training rows; None for private training.
+
+    It is an exact function of the training rows, which the noise of DP-SGD does not cover. Without that promise
+    it can be computed here, as one process holds all rows; nothing of it is asked of the nodes of an engine.
+    """
+    if config.privacy is not None:
+        return None
+    rows = [prepared.train[client] for client in members]
+    scores = [predict(model, now.parameters, part, engine=config.engine) for part in rows]
+    return metrics.best_threshold(np.concatenate(scores), np.concatenate([part.y for part in rows]))
