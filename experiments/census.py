@@ -185,6 +185,14 @@ def load(
     )
 
 
+def training_frames(
+    name: str, *, records: Path | None = None, split: int = SPLIT_SEED, states: int | None = None
+) -> dict[str, pl.DataFrame]:
+    """Records of the training part of every client, as `load` divides them."""
+    frames, _, _ = _read(SOURCES[name], records or RECORDS, states)
+    return dict(split_all(frames, TEST_SHARE, seed=split)[0])
+
+
 def available(name: str, records: Path | None = None) -> bool:
     """Whether the file of a task is there."""
     source = SOURCES[name]
