@@ -95,6 +95,9 @@ class Evidence:
     _grids: dict[tuple[str, str, str], tuple[list[int], list[str], Floats]] = field(
         default_factory=dict, repr=False, compare=False
     )
+    _members: dict[tuple[str, str], npt.NDArray[np.bool_] | None] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @cached_property
     def tasks(self) -> list[str]:
@@ -162,6 +165,11 @@ class Evidence:
 
     def members(self, task: str, kind: str) -> npt.NDArray[np.bool_] | None:
         """Which clients are in which random federation, in the order of `grid`."""
+        if (task, kind) not in self._members:
+            self._members[task, kind] = self._membership(task, kind)
+        return self._members[task, kind]
+
+    def _membership(self, task: str, kind: str) -> npt.NDArray[np.bool_] | None:
         if self.federations is None:
             return None
         here = self.federations.filter(pl.col("task") == task)

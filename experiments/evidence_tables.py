@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dirty_tables
 from claims import examine
 from comparisons import FREE, KINDS, TITLES, Evidence, adjusted, load
 from findings import CHOSEN, SIMPLE, present
@@ -38,10 +39,18 @@ def render(results: Results) -> list[str]:
     """All tables of the evidence, the main model first."""
     main = load(results)
     if main is None:
-        return []
+        return [dirty_tables.render(results), _null(results)]
     found = [load(results, model=model) for model in sorted(MODELS, key=lambda name: name != main.model)]
     both = [one for one in found if one is not None]
-    return [_random(both), _at_half(both), _matched(both), _settings(both), _fronts(both), _null(results)]
+    return [
+        _random(both),
+        _at_half(both),
+        _matched(both),
+        _settings(both),
+        _fronts(both),
+        dirty_tables.render(results),
+        _null(results),
+    ]
 
 
 def _random(found: list[Evidence]) -> str:

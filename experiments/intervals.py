@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy.stats import rankdata, t
 
 Floats = npt.NDArray[np.float64]
-REPLICATES = 2000
+REPLICATES = 1000
 
 
 @dataclass(frozen=True)
