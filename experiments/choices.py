@@ -66,6 +66,7 @@ def choose_all(
         if kind in RULES:
             return RULES[kind](estimates(), k)
         if kind in GOALS:
+            Forecast(GOALS[kind])  # an unknown metric stops here, before anything is fitted
             objective = Forecast.of(forecaster(), GOALS[kind])
             found = select(
                 estimates(), k, objective=objective, method=Annealing(chains=2, steps=steps), alternatives=0,
