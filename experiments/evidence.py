@@ -33,7 +33,7 @@ import federations as feds
 from census import Bundle
 from choices import FORECAST, choose_all, describe_all
 from measured import METRICS, Job, measure_all
-from postprocessing import CONSTRAINTS
+from postprocessing import CONSTRAINTS, SHIFTS
 from store import CACHE, RESULTS, Store, machine, read_table, write_table
 from trained import Recipe
 
@@ -45,6 +45,11 @@ MODELS = ("mlp", "logistic")
 DESCRIBED = (
     "label_rate", "estimated_label_rate", "pfl", "pfl_true", *(f"forecast_{name}" for name in FORECAST)
 )  # fmt: skip
+#: What is done to decisions, by the end of the kind's name.
+TREATMENTS = {
+    **{f"threshold_optimizer_{name}": name for name in CONSTRAINTS},
+    **{f"shifted_{percent}": f"shift{percent}" for percent in SHIFTS},
+}
 #: Draws whose federations are post-processed as well.
 TREATED_DRAWS = 3
 #: Rows that one evaluation replaces.
@@ -104,7 +109,7 @@ def entries(
     out = [Entry("random", tuple(m)) for m in feds.draw_random(clients, scale.k, scale.random)]
     out += [Entry("row_matched", tuple(m)) for m in matched]
     out += [Entry("all", clients), Entry("all_reweighed", clients, reweighed=True)]
-    out += [Entry(f"all_threshold_optimizer_{c}", clients, constraint=c) for c in CONSTRAINTS]
+    out += [Entry(f"all_{name}", clients, constraint=treatment) for name, treatment in TREATMENTS.items()]
     for draw in range(-1, scale.draws):
         found = choose_all(
             bundle.sex, scale.k, draw=draw, seed=split, store=store, steps=scale.forecast_steps
@@ -113,8 +118,8 @@ def entries(
             out.append(Entry(kind, tuple(members), draw))
             if kind in ("pfl", "pfl_exact") and draw < TREATED_DRAWS:
                 out += [
-                    Entry(f"{kind}_threshold_optimizer_{c}", tuple(members), draw, constraint=c)
-                    for c in CONSTRAINTS
+                    Entry(f"{kind}_{name}", tuple(members), draw, constraint=treatment)
+                    for name, treatment in TREATMENTS.items()
                 ]
     return out
 

@@ -44,9 +44,8 @@ def test_every_kind_has_its_rows(folder: Path) -> None:
     counted = dict(table.filter(model="mlp", split=1).group_by("kind").len().iter_rows())
     assert counted["random"] == 4
     assert counted["row_matched"] == 2
-    parity = {
-        f"{who}_threshold_optimizer_{c}" for who in ("all", "pfl", "pfl_exact") for c in ("eo", "tpr", "dp")
-    }
+    parity = {f"{who}_{how}" for who in ("all", "pfl", "pfl_exact") for how in evidence.TREATMENTS}
+    assert len(parity) == 21
     once = {"all", "all_reweighed", "pfl", "pfl_exact", "forecast_balanced", *baselines.RULES, *parity}
     assert all(counted[kind] == 1 for kind in once)
     assert set(table["model"]) == {"mlp", "logistic"}
@@ -154,6 +153,23 @@ def test_post_processing_closes_the_gap(constraint: str) -> None:
         assert np.ptp(rates(same, *fitted[1:])[at]) < 2e-3
         for chances in (rule(judged[0], judged[2]), matched):
             assert np.ptp(rates(chances, *judged[1:])[at]) < before / 2
+
+
+def test_shifted_scores_close_the_gap_share_by_share() -> None:
+    fitted, judged = unequal(4), unequal(5)
+    taken = postprocessing.offsets(*fitted)
+    gaps = []
+    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
+        scores = judged[0] - share * taken[judged[2]]
+        yes = scores > np.quantile(scores, 1 - judged[1].mean())
+        gaps.append(np.ptp(rates(yes, *judged[1:])[1]))
+    assert gaps[0] > 0.25
+    assert sorted(gaps, reverse=True) == gaps
+    # Rates of 2,000 and 1,200 positives: 0.05 is three standard errors of their difference.
+    assert gaps[-1] < 0.05
+    # Without a difference between groups there is nothing to take.
+    same = np.random.default_rng(6).normal(size=4000), np.tile([0, 1], 2000), np.repeat([0, 1], 2000)
+    assert np.abs(postprocessing.offsets(*same)).max() < 0.1
 
 
 def test_equalised_odds_at_fairlearns_own_rate_is_fairlearns_rule() -> None:
