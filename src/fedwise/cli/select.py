@@ -72,9 +72,7 @@ def select(
     ] = None,
     maximise: Annotated[
         str | None,
-        typer.Option(
-            help="Maximise this forecast metric instead: balanced_accuracy, accuracy, f1, spd or eod."
-        ),
+        typer.Option(help="Maximise this forecast metric instead: auc, balanced_accuracy, f1, eod@rate, …"),
     ] = None,
     subject_to: Annotated[
         str, typer.Option(help="Limits for --maximise: spd=0.05,eod=0.1 (gaps at most, others at least).")
