@@ -14,7 +14,6 @@ from census import Tabled
 from store import Store
 
 import fedwise as fw
-from fedwise.errors import FedwiseError
 from fedwise.estimation import estimate
 from fedwise.estimation.estimates import Estimates
 from fedwise.forecasting import Forecast, Forecaster
@@ -22,10 +21,11 @@ from fedwise.objective.pfl import terms
 from fedwise.search import Annealing, select
 
 #: What the forecast is asked for, by the kind of federation.
-GOALS = {
+GOALS: dict[str, str | dict[str, float]] = {
     "forecast_balanced": "balanced_accuracy",
     "forecast_auc": "auc",
     "forecast_rate": "balanced_accuracy@rate",
+    "forecast_fair": {"balanced_accuracy@rate": 1.0, "eod@rate": -1.0},
 }
 #: Forecast metrics that are kept for each federation, beside the trained ones.
 FORECAST = ("balanced_accuracy", "auc", "balanced_accuracy@rate", "eod", "eod@rate", "spd@rate")
@@ -81,11 +81,7 @@ def choose_all(
             "what": "choice/1", "code": code_digest(), "tables": tabled.digest, "k": k, "draw": draw, "seed": seed,
             "kind": kind, "steps": steps,
         }  # fmt: skip
-        try:
-            out[kind] = list(store.get(question, lambda kind=kind: answer(kind)))  # type: ignore[misc]
-        except FedwiseError as error:
-            # An objective that this version of the forecast does not know is left out, and said.
-            print(f"{kind}: {error}", flush=True)
+        out[kind] = list(store.get(question, lambda kind=kind: answer(kind)))  # type: ignore[misc]
     return out
 
 
@@ -133,19 +129,8 @@ def describe_all(
 
 
 def _forecasts(forecaster: Forecaster, federations: Sequence[Any]) -> list[dict[str, float]]:
-    out = []
-    for members in federations:
-        metrics = forecaster.predict(members, draws=0).metrics
-        found = {}
-        for name in FORECAST:
-            try:
-                found[name] = float(metrics.value(name))
-            except (FedwiseError, AttributeError):
-                value = getattr(metrics, name, None)
-                if value is not None:
-                    found[name] = float(value)
-        out.append(found)
-    return out
+    found = [forecaster.predict(members, draws=0).metrics for members in federations]
+    return [{name: metrics.value(name) for name in FORECAST} for metrics in found]
 
 
 @cache

@@ -2,6 +2,7 @@
 
     python experiments/evidence.py                      # the five tasks; the same command continues after a stop
     python experiments/evidence.py --tasks income2018 --splits 1
+    python experiments/evidence.py --size 10 --models logistic
     python experiments/evidence.py --quick              # synthetic states, under 90 seconds
     python experiments/evidence.py --held-out           # once, at the end: the two tasks of HELD_OUT.md
 
@@ -21,7 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import polars as pl
+from filelock import FileLock
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -30,8 +33,8 @@ import federations as feds
 from census import Bundle
 from choices import FORECAST, choose_all, describe_all
 from measured import METRICS, Job, measure_all
-from postprocessing import CONSTRAINTS
-from store import CACHE, RESULTS, Store, read_table, write_table
+from postprocessing import CONSTRAINTS, SHIFTS
+from store import CACHE, RESULTS, Store, machine, read_table, write_table
 from trained import Recipe
 
 from fedwise.files import write_new
@@ -42,6 +45,15 @@ MODELS = ("mlp", "logistic")
 DESCRIBED = (
     "label_rate", "estimated_label_rate", "pfl", "pfl_true", *(f"forecast_{name}" for name in FORECAST)
 )  # fmt: skip
+#: What is done to decisions, by the end of the kind's name.
+TREATMENTS = {
+    **{f"threshold_optimizer_{name}": name for name in CONSTRAINTS},
+    **{f"shifted_{percent}": f"shift{percent}" for percent in SHIFTS},
+}
+#: Draws whose federations are post-processed as well.
+TREATED_DRAWS = 3
+#: Rows that one evaluation replaces.
+SAME = ("task", "split", "k", "model")
 HEAD = ("task", "split", "k", "model", "kind", "draw", "federation", "rows")
 
 
@@ -59,6 +71,7 @@ class Scale:
     test_rows: int = 30_000
     forecast_steps: int = 2000
     states: int | None = None
+    models: tuple[str, ...] = MODELS
 
 
 FULL = Scale()
@@ -96,17 +109,17 @@ def entries(
     out = [Entry("random", tuple(m)) for m in feds.draw_random(clients, scale.k, scale.random)]
     out += [Entry("row_matched", tuple(m)) for m in matched]
     out += [Entry("all", clients), Entry("all_reweighed", clients, reweighed=True)]
-    out += [Entry(f"all_threshold_optimizer_{c}", clients, constraint=c) for c in CONSTRAINTS]
+    out += [Entry(f"all_{name}", clients, constraint=treatment) for name, treatment in TREATMENTS.items()]
     for draw in range(-1, scale.draws):
         found = choose_all(
             bundle.sex, scale.k, draw=draw, seed=split, store=store, steps=scale.forecast_steps
         )
         for kind, members in found.items():
             out.append(Entry(kind, tuple(members), draw))
-            if kind in ("pfl", "pfl_exact"):
+            if kind in ("pfl", "pfl_exact") and draw < TREATED_DRAWS:
                 out += [
-                    Entry(f"{kind}_threshold_optimizer_{c}", tuple(members), draw, constraint=c)
-                    for c in CONSTRAINTS
+                    Entry(f"{kind}_{name}", tuple(members), draw, constraint=treatment)
+                    for name, treatment in TREATMENTS.items()
                 ]
     return out
 
@@ -116,7 +129,7 @@ def evaluate_split(
 ) -> pl.DataFrame:
     """The rows of one split of one task."""
     task, began = bundle.source.name, time.perf_counter()
-    work = [(entry, model) for model in MODELS for entry in listed]
+    work = [(entry, model) for model in scale.models for entry in listed]
     total = len(dict.fromkeys(entry.job(model, scale, split) for entry, model in work))
 
     def told(done: int) -> None:
@@ -170,20 +183,21 @@ def evaluate(
                 matched = feds.draw_matched(dict(bundle.rows), own, scale.matched, within=0.1)
             listed = entries(bundle, matched, scale, split, store)
             table = evaluate_split(bundle, listed, scale, split, cache=cache, jobs=jobs)
-            save(table, {identify(e.members): e.members for e in listed}, out)
+            # Several commands may work on different tasks at the same time.
+            with FileLock(cache / "evidence.lock"):
+                save(table, {identify(e.members): e.members for e in listed}, out)
+                note(bundle, scale, split, time.perf_counter() - began, out)
             print(f"[{task} split {split}] done in {time.perf_counter() - began:.0f} s", flush=True)
 
 
 def save(table: pl.DataFrame, members: dict[str, tuple[str, ...]], out: Path) -> None:
-    """Put the rows of a task and split in place of older ones."""
+    """Put the rows of a task, split, size and model in place of older ones."""
     path = out / "evidence.parquet"
     parts = [table]
     if path.is_file():
         parts.insert(
             0,
-            pl.read_parquet(path).join(
-                table.select("task", "split").unique(), on=["task", "split"], how="anti"
-            ),
+            pl.read_parquet(path).join(table.select(SAME).unique(), on=SAME, how="anti"),
         )
     whole = pl.concat(parts, how="diagonal_relaxed").sort(HEAD[:7], maintain_order=True)
     short = whole.with_columns(
@@ -205,17 +219,44 @@ def save(table: pl.DataFrame, members: dict[str, tuple[str, ...]], out: Path) ->
     )
 
 
+def note(bundle: Bundle, scale: Scale, split: int, seconds: float, out: Path) -> None:
+    """Add to ``evidence.json`` how this part was made; a part that came from the cache keeps its first time."""
+    path = out / "evidence.json"
+    facts: dict[str, Any] = msgspec.json.decode(path.read_bytes()) if path.is_file() else {}
+    recipe = Recipe()
+    part = {
+        "clients": len(bundle.rows), "training_rows": sum(bundle.rows.values()),
+        "rows_trained_on": sum(len(rows) for rows in bundle.prepared.train.values()),
+        "rows_tested_on": len(bundle.prepared.held_out), "positive": round(bundle.positive, 4),
+    }  # fmt: skip
+    facts.setdefault("tasks", {})[bundle.source.name] = part
+    name = f"{bundle.source.name} split {split} k {scale.k} {' '.join(scale.models)}"
+    facts.setdefault("seconds", {}).setdefault(name, round(seconds))
+    facts["settings"] = {
+        "random": scale.random, "row_matched": scale.matched, "draws": scale.draws, "rounds": scale.rounds,
+        "lr": recipe.lr, "mean_rows": scale.mean_rows, "test_rows": scale.test_rows, "epsilon": 1.0,
+    }  # fmt: skip
+    facts["machine"] = machine()
+    write_new(path, msgspec.json.format(msgspec.json.encode(facts)) + b"\n", force=True)
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--tasks", default=",".join(TASKS), help="names, with commas between")
     parser.add_argument("--splits", type=int, default=FULL.splits)
+    parser.add_argument("--size", type=int, default=FULL.k, help="clients of a federation")
+    parser.add_argument("--models", default=",".join(MODELS), help="names, with commas between")
     parser.add_argument("--quick", action="store_true", help="synthetic states, a few federations")
     parser.add_argument("--held-out", action="store_true", help="the tasks of HELD_OUT.md, and nothing else")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--cache", type=Path, default=CACHE)
     parser.add_argument("--out", type=Path, default=None, help="directory of the tables")
     options = parser.parse_args(argv)
-    scale = QUICK if options.quick else Scale(splits=options.splits)
+    scale = (
+        QUICK
+        if options.quick
+        else Scale(splits=options.splits, k=options.size, models=tuple(options.models.split(",")))
+    )
     tasks = census.HELD_OUT if options.held_out else tuple(options.tasks.split(","))
     if options.quick:
         tasks = ("synthetic",)

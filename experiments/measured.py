@@ -45,7 +45,10 @@ ATTRIBUTE = "SEX"
 
 
 class Job(msgspec.Struct, frozen=True):
-    """One model and what is done to its decisions: nothing, or a constraint of `postprocessing`."""
+    """One model and what is done to its decisions.
+
+    `constraint` is empty, one of `postprocessing.CONSTRAINTS`, or ``shift`` and a number of percent.
+    """
 
     members: tuple[str, ...]
     recipe: Recipe
@@ -57,7 +60,8 @@ def measure(prepared: Prepared, models: Models, job: Job) -> dict[str, float]:
 
     Post-processed decisions are no scores: ``auc`` is that of the model below them, the other metrics of scores
     and ``@best`` are left out, the metrics without a suffix are of fairlearn's rule, and those at ``@rate``
-    of the rule with the same constraint that decides yes for as many rows as there are positives.
+    of the rule with the same constraint that decides yes for as many rows as there are positives. Shifted
+    scores are scores, and measured as such.
     """
     model = Model.named(job.recipe.model, prepared.encoder.width)
     parameters = models.parameters(job.members, job.recipe)
@@ -72,6 +76,11 @@ def measure(prepared: Prepared, models: Models, job: Job) -> dict[str, float]:
     kept = postprocessing.thin(len(trained))
     below = fitted[kept], trained.y[kept], trained.groups[at][kept].astype(np.int64)
     here = scores, judged.groups[at].astype(np.int64)
+    if job.constraint.startswith("shift"):
+        share = int(job.constraint.removeprefix("shift")) / 100
+        taken = (share * postprocessing.offsets(*below)).astype(np.float32)
+        trained_best = best_threshold(fitted - taken[trained.groups[at]], trained.y)
+        return _named(measure_scores(scores - taken[here[1]], judged.y, groups, best=trained_best))
     rule = postprocessing.fit_fairlearn(job.constraint, *below)
     after = measure_decisions(rule(*here), judged.y, groups)
     rate = float((judged.y > 0.5).mean())

@@ -1,9 +1,11 @@
 """Post-processing: decisions of one model that treat groups alike, fitted on training rows.
 
-Two ways to the same constraint. `fit_fairlearn` is fairlearn's ThresholdOptimizer, which takes the most accurate
-rule that satisfies it. `at_rate` is the rule that satisfies it *and* decides yes for a given share of the rows
-judged, so that it can be compared with other models at the same positive rate. Both may leave decisions to
-chance; an answer is the chance of a yes for each row.
+Two ways to the same constraint, and one that goes part of the way. `fit_fairlearn` is fairlearn's
+ThresholdOptimizer, which takes the most accurate rule that satisfies it. `at_rate` is the rule that satisfies it
+*and* decides yes for a given share of the rows judged, so that it can be compared with other models at the same
+positive rate. Both may leave decisions to chance; an answer is the chance of a yes for each row. `offsets` are
+amounts to take from the scores of each group: the whole of them gives equal true positive rates, a share of them
+closes a part of the gap. What is left are scores with an AUC of their own: the front of AUC and EOD.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ CONSTRAINTS = {
     "tpr": "true_positive_rate_parity",
     "dp": "demographic_parity",
 }
+#: Percent of the offsets that are taken from the scores.
+SHIFTS = (25, 50, 75, 100)
 #: Training rows that a rule is fitted on; more change nothing but the time.
 FIT_ROWS = 60_000
 #: Halvings of the interval in which the level of a constraint is looked for.
@@ -101,6 +105,31 @@ def at_rate(
         else:
             high = middle
     return make(high)(*judged)
+
+
+def offsets(scores: npt.NDArray[Any], y: npt.NDArray[Any], group: Ints) -> Floats:
+    """What to take from the scores of each group so that one threshold gives equal true positive rates.
+
+    Fitted where the rows get as many yes as there are positives: the threshold of a group under true positive
+    parity minus the threshold that all share.
+    """
+    everyone = Ranking.of(scores, y > 0.5)
+    shared, _ = everyone.matched()
+    positives = {
+        int(code): Ranking.of(scores[(group == code) & (y > 0.5)], y[(group == code) & (y > 0.5)] > 0.5)
+        for code in np.unique(group)
+    }
+    low, high = 0.0, 1.0
+    cuts = np.zeros(int(group.max(initial=0)) + 1)
+    for _ in range(_HALVINGS):
+        level = (low + high) / 2
+        for code, ranking in positives.items():
+            cuts[code] = ranking.matched(level)[0]
+        if float((scores > cuts[group]).mean()) < everyone.rate:
+            low = level
+        else:
+            high = level
+    return np.where(np.isfinite(cuts), cuts - shared, 0.0)
 
 
 def _parity(

@@ -8,6 +8,7 @@ from typing import Any
 
 import baselines
 import census
+import choices
 import evidence
 import measured
 import numpy as np
@@ -23,7 +24,7 @@ from fedwise.training.simulate import Config, simulate
 pytest.importorskip("safetensors", reason="needs the train extra")
 
 TINY = evidence.Scale(
-    splits=2, k=2, random=4, matched=2, draws=1, rounds=2, mean_rows=150, test_rows=600, forecast_steps=40, states=8
+    splits=1, k=2, random=4, matched=2, draws=1, rounds=2, mean_rows=150, test_rows=600, forecast_steps=40, states=8
 )  # fmt: skip
 
 
@@ -41,27 +42,21 @@ def bundle() -> census.Bundle:
 
 def test_every_kind_has_its_rows(folder: Path) -> None:
     table = pl.read_parquet(folder / "results" / "evidence.parquet")
-    counted = dict(table.filter(model="mlp", split=1).group_by("kind").len().iter_rows())
+    counted = dict(table.filter(model="mlp").group_by("kind").len().iter_rows())
     assert counted["random"] == 4
     assert counted["row_matched"] == 2
-    parity = {
-        f"{who}_threshold_optimizer_{c}" for who in ("all", "pfl", "pfl_exact") for c in ("eo", "tpr", "dp")
-    }
-    once = {"all", "all_reweighed", "pfl", "pfl_exact", "forecast_balanced", *baselines.RULES, *parity}
+    parity = {f"{who}_{how}" for who in ("all", "pfl", "pfl_exact") for how in evidence.TREATMENTS}
+    assert len(parity) == 21
+    once = {"all", "all_reweighed", "pfl", "pfl_exact", *choices.GOALS, *baselines.RULES, *parity}
     assert all(counted[kind] == 1 for kind in once)
     assert set(table["model"]) == {"mlp", "logistic"}
-    assert set(table["split"]) == {0, 1}
-    # Members of random and row-matched federations are the same over the splits, so their names are.
-    for kind in ("random", "row_matched"):
-        named = [set(table.filter(kind=kind, split=s)["federation"]) for s in (0, 1)]
-        assert named[0] == named[1]
     whole = table.filter(~pl.col("kind").str.contains("optimizer"))
     assert not any(whole[name].has_nulls() for name in measured.METRICS)
     # All models decide yes equally often at the matched rate: that is what it is for.
-    rates = whole.filter(split=0)["positive_rate@rate"]
+    rates = whole["positive_rate@rate"]
     assert rates.max() - rates.min() < 1e-4
-    held = table.filter(kind="all_threshold_optimizer_tpr", model="mlp", split=0)
-    base = table.filter(kind="all", model="mlp", split=0)
+    held = table.filter(kind="all_threshold_optimizer_tpr", model="mlp")
+    base = table.filter(kind="all", model="mlp")
     assert held["auc"][0] == base["auc"][0]
     assert held["loss"][0] is None
     members = pl.read_csv(folder / "results" / "evidence_federations.csv")
@@ -77,6 +72,19 @@ def test_second_run_trains_nothing_and_writes_the_same(folder: Path, monkeypatch
     evidence.evaluate(["synthetic"], TINY, cache=folder / "cache", out=folder / "again", jobs=1)
     for name in ("evidence.parquet", "evidence_federations.csv"):
         assert (folder / "again" / name).read_bytes() == (folder / "results" / name).read_bytes()
+
+
+def test_rows_of_other_parts_stay(folder: Path, tmp_path: Path) -> None:
+    table = pl.read_parquet(folder / "results" / "evidence.parquet")
+    evidence.save(table.with_columns(split=pl.lit(1, pl.Int64)), {"x": ("A", "B")}, tmp_path)
+    evidence.save(table, {"x": ("A", "B")}, tmp_path)
+    evidence.save(table.filter(kind="all", model="mlp"), {"y": ("A",)}, tmp_path)
+    found = pl.read_parquet(tmp_path / "evidence.parquet")
+    # Only the network of all clients of split 0 was replaced, by the one row that was new.
+    kept = table.height - table.filter(pl.col("k") == 8, model="mlp").height + 1
+    assert dict(found.group_by("split").len().iter_rows()) == {0: kept, 1: table.height}
+    assert pl.read_csv(tmp_path / "evidence_federations.csv")["federation"].to_list() == ["x", "y"]
+    assert evidence.identify(["B", "A"]) == evidence.identify(("A", "B")) != evidence.identify(["A"])
 
 
 def test_held_out_tasks_are_those_fixed_beforehand_and_need_their_option(
@@ -154,6 +162,23 @@ def test_post_processing_closes_the_gap(constraint: str) -> None:
         assert np.ptp(rates(same, *fitted[1:])[at]) < 2e-3
         for chances in (rule(judged[0], judged[2]), matched):
             assert np.ptp(rates(chances, *judged[1:])[at]) < before / 2
+
+
+def test_shifted_scores_close_the_gap_share_by_share() -> None:
+    fitted, judged = unequal(4), unequal(5)
+    taken = postprocessing.offsets(*fitted)
+    gaps = []
+    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
+        scores = judged[0] - share * taken[judged[2]]
+        yes = scores > np.quantile(scores, 1 - judged[1].mean())
+        gaps.append(np.ptp(rates(yes, *judged[1:])[1]))
+    assert gaps[0] > 0.25
+    assert sorted(gaps, reverse=True) == gaps
+    # Rates of 2,000 and 1,200 positives: 0.05 is three standard errors of their difference.
+    assert gaps[-1] < 0.05
+    # Without a difference between groups there is nothing to take.
+    same = np.random.default_rng(6).normal(size=4000), np.tile([0, 1], 2000), np.repeat([0, 1], 2000)
+    assert np.abs(postprocessing.offsets(*same)).max() < 0.1
 
 
 def test_equalised_odds_at_fairlearns_own_rate_is_fairlearns_rule() -> None:

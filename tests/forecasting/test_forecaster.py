@@ -13,7 +13,7 @@ import fedwise as fw
 from fedwise.errors import FedwiseError
 from fedwise.estimation.estimates import Estimates
 from fedwise.estimation.shrinkage import shrink
-from fedwise.forecasting import NAMES, Forecaster, Settings, predict
+from fedwise.forecasting import ALL, NAMES, Forecaster, Settings, predict
 from fedwise.forecasting.metrics import from_rates
 from fedwise.forecasting.moments import consistent_counts, moments
 from fedwise.owner.tables import count
@@ -107,7 +107,7 @@ def test_target_by_names_changes_the_answer() -> None:
 
 def test_exact_tables_have_no_standard_error() -> None:
     found = predict(exact_estimates([codes_of(i) for i in range(4)]), [0, 1], draws=4, settings=QUICK)
-    assert set(found.std_errors) == set(NAMES)
+    assert set(found.std_errors) == set(ALL)
     assert max(found.std_errors.values()) == 0.0
 
 

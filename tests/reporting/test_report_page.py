@@ -138,7 +138,9 @@ def test_the_price_of_joining_is_the_best_exchange(pool: fw.Pool, selection: Sel
 def test_forecast_stands_beside_the_outcome(pool: fw.Pool, selection: Selection) -> None:
     report = Report.of(pool, selection, runs={"Chosen": metrics(0.6, 0)}, frontier=False)
     predicted = {m.metric: m.value for m in report.values.verdict.forecast}
-    assert predicted.keys() == {"balanced_accuracy", "f1", "spd", "eod"}
+    assert predicted.keys() == {
+        "auc", "balanced_accuracy", "balanced_accuracy@rate", "f1", "spd", "spd@rate", "eod", "eod@rate",
+    }  # fmt: skip
     text = " ".join(read(report.html()).text)
     assert "Forecast against outcome" in text
     assert report.values.training is not None

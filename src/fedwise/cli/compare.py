@@ -30,6 +30,8 @@ from .inputs import (
 if TYPE_CHECKING:
     import polars as pl
 
+    from ..objective.metric import Metric
+
 
 def compare(
     output: Annotated[Path, typer.Option("--output", "-o", help="Tidy table: a .parquet or .csv file.")],
@@ -60,6 +62,10 @@ def compare(
     test: TestOption = 0.2,
     split_seed: SplitSeedOption = 0,
     metric: Annotated[str, typer.Option("--metric", help="Metric of the target.")] = "accuracy",
+    metrics: Annotated[
+        str,
+        typer.Option("--metrics", help="Metrics of the table, with commas; eod:SEX@rate for one attribute."),
+    ] = "auc,balanced_accuracy,balanced_accuracy@rate,eod,eod@rate",
     target: Annotated[
         float | None, typer.Option("--target", help="Value to reach. [98% of the way to the best method]")
     ] = None,
@@ -78,11 +84,13 @@ def compare(
     --seeds 1 -o comparison.parquet
     """
     from ..files import refuse_existing
+    from ..objective.metric import parse
     from ..training.comparison import compare as run_all
     from ..training.federation import read_frames
     from ..training.settings import Training
 
     refuse_existing(output, force=force)
+    wanted = [parse(name, what="--metrics") for name in names(metrics)]
     settings = Training(
         rounds=rounds, fraction=fraction, model=model, replicates=200 if seeds == 1 else 0, optimizer=optimizer,
         lr=lr, batch=batch, epochs=epochs, test=test, split_seed=split_seed,
@@ -102,16 +110,15 @@ def compare(
     if json:
         print_json({"output": str(output), "runs": found.runs, "summary": summary.to_dicts()})
     else:
-        _show(summary, found.attributes, metric)
+        _show(summary, found.attributes, metric, wanted)
         stderr().print(f"{found.table.height} lines of {found.runs} runs in {output}", markup=False)
 
 
-def _show(summary: pl.DataFrame, attributes: tuple[str, ...], metric: str) -> None:
-    wanted = [
-        (metric, ""),
-        ("f1", ""),
-        *((name, a) for a in attributes[:1] for name in ("eod", "spd", "mad")),
-    ]
+def _show(summary: pl.DataFrame, attributes: tuple[str, ...], metric: str, asked: list[Metric]) -> None:
+    wanted = [(metric, "")] if metric not in [m.column for m in asked] else []
+    for m in asked:
+        first = attributes[0] if attributes and m.compares_groups else ""
+        wanted.append((m.column, m.attribute or first))
     lines: dict[tuple[str, ...], list[str]] = {}
     for row in summary.iter_rows(named=True):
         key = (row["federation"], row["strategy"], row["sampler"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -14,6 +14,14 @@ def predict(
     run: Annotated[Path, typer.Argument(help="Run directory of fedwise train.")],
     data: Annotated[Path, typer.Argument(help="Rows: a CSV, TSV or Parquet file. The target may be absent.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Predictions: a .csv or .parquet file.")],
+    threshold: Annotated[
+        str,
+        typer.Option(
+            "--threshold",
+            help="Predict the positive label above this probability; rate: as often as it was true when the "
+            "run was tested.",
+        ),
+    ] = "0.5",
     force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -35,7 +43,7 @@ def predict(
     if output.suffix.lower() not in (".csv", ".parquet"):
         raise FedwiseError(f"output '{output}' must end in .csv or .parquet; choose another name")
     refuse_existing(output, force=force)
-    table = predict_frame(Run.open(run), data)
+    table = predict_frame(Run.open(run), data, threshold=_threshold(threshold))
     buffer = io.BytesIO()
     if output.suffix.lower() == ".parquet":
         table.write_parquet(buffer)
@@ -46,3 +54,14 @@ def predict(
         print_json({"output": str(output), "rows": table.height})
     else:
         stderr().print(f"{table.height} predictions in {output}", markup=False)
+
+
+def _threshold(text: str) -> float | Literal["rate"]:
+    from ..errors import FedwiseError
+
+    if text == "rate":
+        return "rate"
+    try:
+        return float(text)
+    except ValueError:
+        raise FedwiseError(f"--threshold must be a probability such as 0.5, or rate, got '{text}'") from None

@@ -72,12 +72,13 @@ def select(
     ] = None,
     maximise: Annotated[
         str | None,
-        typer.Option(
-            help="Maximise this forecast metric instead: balanced_accuracy, accuracy, f1, spd or eod."
-        ),
+        typer.Option(help="Maximise this forecast metric instead: auc, balanced_accuracy, f1, eod@rate, …"),
     ] = None,
     subject_to: Annotated[
-        str, typer.Option(help="Limits for --maximise: spd=0.05,eod=0.1 (gaps at most, others at least).")
+        str,
+        typer.Option(
+            help="Limits for --maximise: eod@rate=0.1,auc=0.8 (gaps and losses at most, others at least)."
+        ),
     ] = "",
     forecast: Annotated[
         bool, typer.Option("--forecast", help="Also forecast the trained model's metrics (some seconds).")

@@ -90,6 +90,15 @@ RunSeedOption = Annotated[
     ),
 ]
 
+#: Metrics of the table for people; every one is in the run directory.
+_SHOWN = (
+    "auc", "loss", "brier", "accuracy", "accuracy@rate", "balanced_accuracy", "balanced_accuracy@rate", "f1", "f1@rate",
+    "spd", "spd@rate", "eod", "eod@rate",
+)  # fmt: skip
+_BOTH = (
+    "@rate is at the threshold where predicted positives equal the label rate; without it, at probability ½, where "
+    "a model that says yes more often can look better."
+)
 #: What a table, a note and a reader of either must know about seeded noise.
 SIMULATED = "simulated: the noise was drawn from --seed and protects nobody"
 
@@ -207,13 +216,16 @@ def _show(run: Run, *, json: bool) -> None:
         )
         return
     rows = []
-    for r in last:
-        if r.rows == "all" and r.value == r.value:
+    place = {name: i for i, name in enumerate(_SHOWN)}
+    for r in sorted(last, key=lambda r: (r.attribute != "", r.attribute, place.get(r.metric, 0))):
+        if r.rows == "all" and r.value == r.value and r.metric in place:
             own = next(o for o in last if (o.rows, o.metric, o.attribute) == ("own", r.metric, r.attribute))
             name = f"{r.metric} by {r.attribute}" if r.attribute else r.metric
             rows.append((name, f"{r.value:.4f}", f"{r.low:.4f} … {r.high:.4f}", f"{own.value:.4f}"))
     title = f"Round {last[0].round}, federation {', '.join(run.manifest.federation)}"
     print_table(title, ("metric", "all clients", "95% interval", "own"), rows, right=("all clients", "own"))
+    recorded = sum(r.rows == "all" for r in last)
+    stderr().print(f"note: {_BOTH} All {recorded} metrics: --json or metrics.parquet.", markup=False)
     if costs:
         _show_costs(costs, simulated=run.simulated)
     stderr().print(f"run directory: {run.path}", markup=False)

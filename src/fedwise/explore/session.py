@@ -252,11 +252,12 @@ class Session:
     def report(self, question: Question) -> str:
         """The report on the full answer, as a page."""
         selection = self.search(question, lambda: False)
+        self.forecast(question, lambda: False)  # makes the forecaster, once for all questions
         return Report.of(
             self.pool,
             selection,
             frontier=self.sizes(question, lambda: False),
-            forecast=self.forecast(question, lambda: False),
+            forecast=self._forecasters[0] or False,
             commands=[self.command(question)],
         ).html()
 

@@ -18,11 +18,12 @@ from ..search.problem import Objective
 from ..search.selection import ForecastValue, Selection
 from .design import Design
 from .forecaster import Federation, Forecaster, Prediction, Settings
-from .metrics import GAPS, NAMES, Metrics
+from .metrics import ALL, GAPS, NAMES, Metrics
 from .objective import Forecast
 from .valuation import Effect, FrontPoint, effects, front
 
 __all__ = [
+    "ALL",
     "GAPS",
     "NAMES",
     "Design",
@@ -76,7 +77,5 @@ def with_forecast(
         estimates = pool if isinstance(pool, Estimates) else estimate(pool, selection.estimator)
         made = Forecaster(estimates, settings=Settings.for_model(model))
     found = made.predict(selection.clients, seed=selection.seed)
-    values = tuple(
-        ForecastValue(name, found.metrics.value(name), found.std_errors.get(name)) for name in NAMES
-    )
+    values = tuple(ForecastValue(name, found.metrics.value(name), found.std_errors.get(name)) for name in ALL)
     return msgspec.structs.replace(selection, forecast=values)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -15,13 +15,15 @@ from ..cache import Cache
 from ..errors import FedwiseError, nearest
 from ..estimation.estimates import Estimates
 from ..estimation.redraw import redraw
+from ..objective.metric import Metric
 from ..schema.frame import FrameLike
 from . import kernels
 from .anchor import Anchor
 from .design import Coding, Design
-from .metrics import NAMES, Metrics, from_rates
+from .metrics import ALL, NAMES, SCORES, Metrics, check_name, from_rates
 from .moments import Moments, consistent_counts, moments, noise_gram, table_sigmas
 from .population import Population, label_chance
+from .ranking import batch_ranks, make_bins
 from .redraws import RedrawCache
 from .sample import Sample, denoise, draw
 
@@ -135,7 +137,8 @@ class Forecaster:
         self.estimates = estimates
         self.settings = settings or Settings()
         self._redraw_cache = RedrawCache(self._redrawn_rows)
-        self._error_cache: Cache[int, Floats] = Cache()
+        self._error_cache: Cache[tuple[int, tuple[str, ...]], Floats] = Cache()
+        self._views: dict[str, tuple[Population, kernels.Scorer]] = {}
         layout = estimates.layout
         cells, marginals, totals = consistent_counts(estimates)
         self._counts = (cells, marginals, totals)
@@ -171,9 +174,29 @@ class Forecaster:
         found = kernels.batch_rates(self.solver, self.scorer, np.ascontiguousarray(sums, dtype=np.float64))
         return np.asarray(found, dtype=np.float64)
 
-    def values(self, sums: Floats) -> Floats:
-        """Metrics of each summed row in the order of `metrics.NAMES`: shape (batch, metrics)."""
-        return from_rates(self.rates(sums), self.population.shares)[0]
+    def values(self, sums: Floats, names: Sequence[str] = NAMES) -> Floats:
+        """Metrics of each summed row in the order of `names`: shape (batch, metrics).
+
+        Parameters
+        ----------
+        names
+            Any of `metrics.ALL`, with an attribute or without (``eod:SEX@rate``). Those that are not at ½ need
+            the order of the target's records, and take longer.
+        """
+        if tuple(names) == NAMES:
+            return from_rates(self.rates(sums), self.population.shares)[0]
+        sums = np.ascontiguousarray(sums, dtype=np.float64)
+        asked = self.check_names(names)
+        found = {
+            attribute: self._columns(attribute, [m.column for m in asked if m.attribute == attribute], sums)
+            for attribute in dict.fromkeys(m.attribute for m in asked)
+        }
+        return np.stack([found[m.attribute][m.column] for m in asked], axis=1)
+
+    def check_names(self, names: Sequence[str]) -> list[Metric]:
+        """The metrics of some names; refuses those that this forecast does not give."""
+        schema = self.estimates.schema
+        return [check_name(name, attributes=[schema.names[v] for v in schema.sensitive]) for name in names]
 
     def positions(self, federation: Federation) -> Ints:
         """Client positions of names or positions, each once, sorted."""
@@ -212,29 +235,60 @@ class Forecaster:
             raise FedwiseError(f"draws must be 0, or at least 2 for a standard error, got {draws}")
         members = self.positions(federation)
         metrics = self.population.metrics(self._solve(self.rows[members].sum(axis=0)))
-        errors = dict.fromkeys(NAMES, 0.0) if draws else {}
+        errors = dict.fromkeys(ALL, 0.0) if draws else {}
         if draws and table_sigmas(self.estimates).any():
-            again = self.values(self._redraw_cache.sums(members, draws=draws, seed=seed))
-            errors = dict(zip(NAMES, again.std(axis=0, ddof=1).tolist(), strict=True))
+            again = self.values(self._redraw_cache.sums(members, draws=draws, seed=seed), ALL)
+            errors = dict(zip(ALL, again.std(axis=0, ddof=1).tolist(), strict=True))
         return Prediction(tuple(self.estimates.clients[i] for i in members), metrics, errors)
 
-    def typical_errors(self, size: int) -> Floats:
-        """Standard errors of the metrics of a typical federation, in the order of `metrics.NAMES`.
+    def typical_errors(self, size: int, names: Sequence[str] = NAMES) -> Floats:
+        """Standard errors of the metrics of a typical federation, in the order of `names`.
 
         The median over random federations of `size` clients; zeros without noise.
         """
-        return self._error_cache.get(size, lambda: self._typical_errors(size))
+        asked = tuple(names)
+        return self._error_cache.get((size, asked), lambda: self._typical_errors(size, asked))
 
     # -- how it is made -------------------------------------------------------------------------
 
-    def _typical_errors(self, size: int) -> Floats:
+    def _columns(self, attribute: str, columns: Sequence[str], sums: Floats) -> dict[str, Floats]:
+        """Metrics between the groups of one attribute, each of shape (batch,)."""
+        population, scorer = self._view(attribute)
+        half = bool(set(columns) & set(NAMES))
+        if set(columns) <= set(NAMES):
+            rates, shares = kernels.batch_rates(self.solver, scorer, sums), population.shares
+            return dict(zip(NAMES, from_rates(rates, shares)[0].T, strict=True))
+        bins, shares = make_bins(logistic=population.logistic), population.shares
+        rates, matched, scores = batch_ranks(self.solver, scorer, bins, shares, sums, half)
+        found = dict(zip(SCORES, scores.T, strict=True))
+        found |= {f"{n}@rate": v for n, v in zip(NAMES, from_rates(matched, shares)[0].T, strict=True)}
+        return found | (dict(zip(NAMES, from_rates(rates, shares)[0].T, strict=True)) if half else {})
+
+    def _view(self, attribute: str) -> tuple[Population, kernels.Scorer]:
+        """The target's records by the groups of an attribute; empty for that of the settings."""
+        design = self.design
+        default = "" if design.attribute is None else design.schema.names[design.attribute]
+        if attribute in ("", default):
+            return self.population, self.scorer
+        if attribute not in self._views:
+            at = design.schema.names.index(attribute)
+            if at not in design.variables:
+                raise FedwiseError(
+                    f"metric of {attribute} must compare groups the records have, and this forecast drew them "
+                    f"with {default} only; set Settings(attribute='{attribute}') or use_sensitive=True"
+                )
+            other = replace(self.population, design=replace(design, attribute=at))
+            self._views[attribute] = other, other.scorer(self.anchor.beta, self.settings.records)
+        return self._views[attribute]
+
+    def _typical_errors(self, size: int, names: tuple[str, ...]) -> Floats:
         if not table_sigmas(self.estimates).any():
-            return np.zeros(len(NAMES))
+            return np.zeros(len(names))
         rng = np.random.default_rng([0x7E, size])
         clients, errors = len(self.estimates.clients), []
         for _ in range(_TYPICAL):
             members = rng.choice(clients, min(size, clients), replace=False)
-            again = self.values(self._redraw_cache.sums(members, draws=_TYPICAL_DRAWS, seed=0))
+            again = self.values(self._redraw_cache.sums(members, draws=_TYPICAL_DRAWS, seed=0), names)
             errors.append(again.std(axis=0, ddof=1))
         return np.asarray(np.median(errors, axis=0), dtype=np.float64)
 

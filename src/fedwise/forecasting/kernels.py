@@ -14,7 +14,7 @@ Ints = npt.NDArray[np.int64]
 #: Joint look-up tables of several variables hold at most this many numbers: they must stay in cache.
 _TABLE = 1024
 #: Records scored at a time.
-_BLOCK = 512
+BLOCK = 512
 
 
 class Scorer(NamedTuple):
@@ -179,23 +179,29 @@ def level_scores(projection: Floats, beta: Floats, out: Floats) -> None:
 
 
 @numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
-def score(spec: Scorer, levels: Floats, table: npt.NDArray[np.float32], rates: Floats) -> None:
-    """Share of yes in each group and class, into `rates` of shape (groups, 2)."""
+def fill_table(spec: Scorer, levels: Floats, table: npt.NDArray[np.float32]) -> None:
+    """Summed level scores of each entry of the look-up tables, into `table`."""
     for e in range(spec.parts.shape[0]):
         total = 0.0
         for c in range(spec.parts.shape[1]):
             if spec.parts[e, c] >= 0:
                 total += levels[spec.parts[e, c]]
         table[e] = total
+
+
+@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+def score(spec: Scorer, levels: Floats, table: npt.NDArray[np.float32], rates: Floats) -> None:
+    """Share of yes in each group and class, into `rates` of shape (groups, 2)."""
+    fill_table(spec, levels, table)
     shift = np.float32(levels[0] - spec.threshold)
     slope = np.float32(0.5 / spec.ramp)
     half, one, zero = np.float32(0.5), np.float32(1.0), np.float32(0.0)
     bundles = spec.lookup.shape[0]
-    value = np.empty(_BLOCK, np.float32)
+    value = np.empty(BLOCK, np.float32)
     for group in range(rates.shape[0]):
         yes, true, positive = np.float64(0.0), np.float64(0.0), np.float64(0.0)
-        for start in range(spec.groups[group], spec.groups[group + 1], _BLOCK):
-            size = min(_BLOCK, spec.groups[group + 1] - start)
+        for start in range(spec.groups[group], spec.groups[group + 1], BLOCK):
+            size = min(BLOCK, spec.groups[group + 1] - start)
             value[:size] = shift
             for g in range(bundles):
                 lookup = spec.lookup[g, start : start + size]

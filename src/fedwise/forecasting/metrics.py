@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FedwiseError, nearest
+from ..errors import FedwiseError
+from ..objective.metric import Metric, parse
 
 Floats = npt.NDArray[np.float64]
 
-#: Metrics every evaluation gives, in the order of `from_rates`.
+#: Metrics every evaluation gives, in the order of `from_rates`: decisions at ½.
 NAMES = ("accuracy", "balanced_accuracy", "f1", "positive_rate", "spd", "eod")
-#: Those of which less is better, and 0 is best.
+#: Metrics of scores, given where asked for.
+SCORES = ("auc", "loss", "brier")
+#: Metrics at the rate-matched threshold, given where asked for. The positive rate there is the label rate.
+MATCHED = ("accuracy@rate", "balanced_accuracy@rate", "f1@rate", "spd@rate", "eod@rate")
+#: Every metric there is a forecast of.
+ALL = (*NAMES, *SCORES, *MATCHED)
+#: Gaps at ½: less is better, and 0 is best.
 GAPS = frozenset({"spd", "eod"})
 
 
@@ -24,7 +31,8 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
 
     With more than two groups the gap is largest minus smallest, and the signed gap equals it.
     `mse` is the mean squared error of the predicted probability (Brier score), `auc` the area under
-    the ROC curve; `group_rates` are positive rates in the order of the sensitive attribute's levels.
+    the ROC curve, `loss` the mean log loss; `group_rates` are positive rates in the order of the sensitive
+    attribute's levels; `matched` holds the metrics at the rate-matched threshold by name (``eod@rate``).
     """
 
     accuracy: float
@@ -40,24 +48,29 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     mean_score: float
     group_rates: tuple[float, ...]
     group_scores: tuple[float, ...]
+    loss: float = float("nan")
+    matched: dict[str, float] = msgspec.field(default_factory=dict)
+
+    @property
+    def brier(self) -> float:
+        """Mean squared error of the predicted probability."""
+        return self.mse
 
     def value(self, name: str) -> float:
-        """The metric called `name`."""
-        check_name(name)
-        return float(getattr(self, name))
+        """The metric called `name`, without an attribute: it is that of the forecast."""
+        column = check_name(name).column
+        return float(self.matched[column] if "@" in column else getattr(self, column))
 
 
-def check_name(name: str, *, what: str = "metric") -> None:
-    """Refuse a name that is not a metric."""
-    if name not in NAMES:
-        raise FedwiseError(f"{what} must be one of {', '.join(NAMES)}, got '{name}'{nearest(name, NAMES)}")
+def check_name(name: str, *, what: str = "metric", attributes: Sequence[str] | None = None) -> Metric:
+    """The metric of a name; refuses one that is not forecast."""
+    return parse(name, what=what, known=ALL, attributes=attributes)
 
 
 def check_weights(maximise: str | Mapping[str, float]) -> dict[str, float]:
-    """What to maximise, as weights by metric name: a bare gap name means to make it small."""
+    """What to maximise, as weights by metric name: the bare name of a gap or a loss means to make it small."""
     if isinstance(maximise, str):
-        check_name(maximise, what="maximise")
-        return {maximise: -1.0 if maximise in GAPS else 1.0}
+        return {maximise: 1.0 if check_name(maximise, what="maximise").larger_is_better else -1.0}
     for name, weight in maximise.items():
         check_name(name, what="maximise")
         if not np.isfinite(weight):
@@ -105,6 +118,19 @@ def from_rates(rates: Floats, shares: Floats) -> tuple[Floats, Floats, Floats]:
     balanced = (recall + 1 - fallout) / 2
     values = np.stack([accuracy, balanced, f1, predicted, np.abs(spd), np.abs(eod)], axis=1)
     return np.clip(np.nan_to_num(values), 0.0, 1.0), np.nan_to_num(spd), np.nan_to_num(eod)
+
+
+def matched_yes(scores: Floats, chance: Floats, weights: Floats) -> Floats:
+    """Chance of a yes for each weighted record so that the share of yes is that of the positive class.
+
+    Records above the threshold have 1, those below 0, and those that equal it what is left, in equal parts.
+    """
+    values, at = np.unique(scores, return_inverse=True)
+    mass = np.bincount(at, weights, len(values))
+    above = np.cumsum(mass[::-1])[::-1] - mass
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.clip((weights @ chance - above) / mass, 0.0, 1.0)
+    return np.asarray(np.nan_to_num(share)[at], dtype=np.float64)
 
 
 def auc(scores: Floats, chance: Floats, weights: Floats) -> float:

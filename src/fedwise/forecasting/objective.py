@@ -12,7 +12,8 @@ from ..errors import FedwiseError
 from ..estimation.estimates import Estimates
 from ..schema.frame import FrameLike
 from .forecaster import Forecaster, Settings
-from .metrics import GAPS, NAMES, check_name, check_weights
+from .metrics import NAMES, check_name, check_weights
+from .ranking import RANGE
 
 Floats = npt.NDArray[np.float64]
 
@@ -20,6 +21,8 @@ Floats = npt.NDArray[np.float64]
 PENALTY = 10.0
 #: Rounding allowed before a limit counts as missed.
 SLACK = 1e-9
+#: Largest log loss a forecast gives: scores are kept within this distance of 0.
+_MOST_LOSS = RANGE["logistic"][1] + 0.1
 #: Standard errors by which limits are tightened unless told otherwise.
 MARGIN = 1.0
 
@@ -32,18 +35,18 @@ class Miss(NamedTuple):
     limit: float
 
     def __str__(self) -> str:
-        side = "at most" if self.metric in GAPS else "at least"
+        side = "at least" if check_name(self.metric).larger_is_better else "at most"
         return f"{self.metric} is forecast at {self.value:.4f}, the limit is {side} {self.limit:g}"
 
 
 class Forecast:
     """Maximise forecast metrics, under limits.
 
-        loss(W) = −Σ_m weight_m · metric_m(W) + Σ_limits [miss > 0] · (Σ_m |weight_m| + penalty · miss)
+        loss(W) = −Σ_m weight_m · metric_m(W) + Σ_limits [miss > 0] · (Σ_m |weight_m| · range_m + penalty · miss)
 
-    All metrics lie between 0 and 1, so no federation that misses a limit beats one that keeps all; among
-    those that miss one, the smaller miss is better. Whether limits can be kept at all is for the search to
-    find: `missed` says which are not.
+    Metrics lie between 0 and their range (1; for the log loss 8), so no federation that misses a limit beats one
+    that keeps all; among those that miss one, the smaller miss is better. Whether limits can be kept at all
+    is for the search to find: `missed` says which are not.
 
     The search picks what looks best, noise included, so a federation that just keeps a limit in the forecast
     tends to miss it when trained. Limits are therefore tightened by `margin` standard errors of the
@@ -52,10 +55,12 @@ class Forecast:
     Parameters
     ----------
     maximise
-        A metric (``balanced_accuracy``, ``accuracy``, ``f1``, ``positive_rate``; ``spd`` and ``eod`` are made
-        small), or weights by metric: ``{"balanced_accuracy": 1, "spd": -0.5}``.
+        A metric (``auc``, ``balanced_accuracy``, ``accuracy``, ``f1``, ``positive_rate``; ``loss``, ``brier``, ``spd``
+        and ``eod`` are made small), or weights by metric: ``{"balanced_accuracy": 1, "spd": -0.5}``. Decisions are
+        those at ½, or with ``@rate`` (``f1@rate``) at the rate-matched threshold: predicted positives = the
+        target's label rate. ``eod:SEX@rate`` compares the groups of one of several attributes.
     subject_to
-        Limits by metric: most for the gaps ``spd`` and ``eod`` (absolute), least for the others.
+        Limits by metric: most for gaps (absolute) and losses, least for the others.
     target
         Whose predictions count: see `Forecaster`.
     settings
@@ -67,7 +72,7 @@ class Forecast:
 
     Examples
     --------
-    >>> objective = Forecast("balanced_accuracy", subject_to={"spd": 0.05})
+    >>> objective = Forecast("auc", subject_to={"eod@rate": 0.05})
     """
 
     name = "forecast"
@@ -85,13 +90,17 @@ class Forecast:
         self.weights = check_weights(maximise)
         self.limits = dict(subject_to or {})
         for metric, limit in self.limits.items():
-            check_name(metric, what="subject_to")
-            if not 0 <= limit <= 1:
-                raise FedwiseError(f"limit of {metric} must lie between 0 and 1, got {limit}")
+            low, high = check_name(metric, what="subject_to").bounds
+            if not low <= limit <= high:
+                raise FedwiseError(f"limit of {metric} must lie between {low:g} and {high:g}, got {limit}")
         if not (np.isfinite(penalty) and penalty > 0):
             raise FedwiseError(f"penalty must be a finite number above 0, got {penalty}")
         if not (np.isfinite(margin) and margin >= 0):
             raise FedwiseError(f"margin must be a finite number of at least 0, got {margin}")
+        used = dict.fromkeys([*self.weights, *self.limits])
+        #: The metrics it looks at: those at ½ all together, as they come at once, then any other.
+        self.names = (*(NAMES if set(used) & set(NAMES) else ()), *(n for n in used if n not in NAMES))
+        self._falls = {name: -1.0 if check_name(name).larger_is_better else 1.0 for name in used}
         self.target = target
         self.settings = settings or Settings()
         self.penalty = penalty
@@ -116,13 +125,14 @@ class Forecast:
         """Rows of the fitted forecaster: curvature, gradient, records and members of every client."""
         if self.forecaster is None or self.forecaster.estimates is not estimates:
             self.forecaster = Forecaster(estimates, self.target, settings=self.settings)
+        self.forecaster.check_names(self.names)
         return self.forecaster.rows
 
     def evaluate(self, sums: Floats) -> Floats:
         """Loss of each summed row."""
         if self.forecaster is None:
             raise FedwiseError("objective must see the estimates first; call rows(estimates)")
-        return self.losses(self.forecaster.values(sums), self.margins(sums))
+        return self.losses(self.forecaster.values(sums, self.names), self.margins(sums))
 
     def margins(self, sums: Floats) -> Mapping[str, Floats | float]:
         """How much tighter each limit is for each summed row."""
@@ -130,33 +140,33 @@ class Forecast:
             return {}
         # The last entry of a row counts its clients; a batch of the search has one size.
         sizes, which = np.unique(np.rint(sums[:, -1]).astype(np.int64), return_inverse=True)
-        errors = np.array([self.forecaster.typical_errors(int(size)) for size in sizes])[which]
-        return {name: self.margin * errors[:, NAMES.index(name)] for name in self.limits}
+        errors = np.array([self.forecaster.typical_errors(int(size), self.names) for size in sizes])[which]
+        return {name: self.margin * errors[:, self.names.index(name)] for name in self.limits}
 
     def losses(self, values: Floats, margins: Mapping[str, Floats | float] | None = None) -> Floats:
-        """Loss of metrics in the order of `NAMES`, shape (batch, metrics) to (batch,)."""
-        at = {name: i for i, name in enumerate(NAMES)}
+        """Loss of metrics in the order of `names`, shape (batch, metrics) to (batch,)."""
+        at = {name: i for i, name in enumerate(self.names)}
         loss = np.zeros(len(values))
-        cliff = sum(abs(weight) for weight in self.weights.values())
+        cliff = sum(abs(w) * (_MOST_LOSS if name == "loss" else 1.0) for name, w in self.weights.items())
         for name, weight in self.weights.items():
             loss -= weight * values[:, at[name]]
         for name, limit in self.limits.items():
-            miss = (values[:, at[name]] - limit) * (1.0 if name in GAPS else -1.0)
+            miss = (values[:, at[name]] - limit) * self._falls[name]
             miss = miss + (margins or {}).get(name, 0.0)
             loss += np.where(miss > SLACK, cliff + self.penalty * miss, 0.0)
         return loss
 
     def feasible(self, values: Floats) -> npt.NDArray[np.bool_]:
-        """Whether metrics in the order of `NAMES` satisfy every limit, margins left aside."""
+        """Whether metrics in the order of `names` satisfy every limit, margins left aside."""
         return np.asarray((self._misses(values) <= SLACK).all(axis=1), dtype=bool)
 
     def missed(self, sums: Floats) -> list[Miss]:
         """The limits that one summed row does not keep in the forecast, margins left aside."""
         if self.forecaster is None:
             raise FedwiseError("objective must see the estimates first; call rows(estimates)")
-        values = self.forecaster.values(sums[None])
+        values = self.forecaster.values(sums[None], self.names)
         return [
-            Miss(name, float(values[0, NAMES.index(name)]), limit)
+            Miss(name, float(values[0, self.names.index(name)]), limit)
             for (name, limit), miss in zip(self.limits.items(), self._misses(values)[0], strict=True)
             if miss > SLACK
         ]
@@ -165,5 +175,5 @@ class Forecast:
         """By how much each limit is missed, 0 where it is kept: shape (batch, limits)."""
         found = np.zeros((len(values), len(self.limits)))
         for i, (name, limit) in enumerate(self.limits.items()):
-            found[:, i] = (values[:, NAMES.index(name)] - limit) * (1.0 if name in GAPS else -1.0)
+            found[:, i] = (values[:, self.names.index(name)] - limit) * self._falls[name]
         return np.maximum(found, 0.0)

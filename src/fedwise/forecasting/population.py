@@ -11,8 +11,9 @@ import numpy.typing as npt
 from . import kernels
 from .anchor import fit
 from .design import Design
-from .metrics import NAMES, Metrics, auc, from_rates
+from .metrics import MATCHED, NAMES, Metrics, auc, from_rates, matched_yes
 from .moments import Moments
+from .ranking import costs
 from .sample import Sample, thin
 
 Floats = npt.NDArray[np.float64]
@@ -99,10 +100,15 @@ class Population:
         scores, weights, chance = self.scores(beta), self.sample.weights, self.chance
         yes = np.clip(0.5 + (scores - self.threshold) / (2 * self.ramp), 0.0, 1.0)
         predicted = 1.0 / (1.0 + np.exp(-scores)) if self.logistic else scores
-        joint = np.stack([self.sums(yes * (1 - chance)), self.sums(yes * chance)], axis=1)
+        joint = self._joint(yes)
         by_group = self.shares.sum(axis=1)
+        matched = from_rates(
+            self._rates(self._joint(matched_yes(scores, chance, weights)))[None], self.shares
+        )
+        at_rate = {f"{name}@rate": value for name, value in zip(NAMES, matched[0][0].tolist(), strict=True)}
+        loss, _ = costs(scores, logistic=self.logistic)
         with np.errstate(invalid="ignore", divide="ignore"):
-            rates = np.nan_to_num(joint / self.shares)
+            rates = self._rates(joint)
             group_rates = np.nan_to_num(joint.sum(axis=1) / by_group)
             group_scores = np.nan_to_num(self.sums(predicted) / by_group)
         values, spd, eod = from_rates(rates[None], self.shares)
@@ -120,7 +126,17 @@ class Population:
             mean_score=mean,
             group_rates=tuple(group_rates.tolist()),
             group_scores=tuple(group_scores.tolist()),
+            loss=float(weights @ ((1 - chance) * loss[0] + chance * loss[1])),
+            matched={name: at_rate[name] for name in MATCHED},
         )
+
+    def _joint(self, yes: Floats) -> Floats:
+        """Share of the population that is decided yes, by group and class."""
+        return np.stack([self.sums(yes * (1 - self.chance)), self.sums(yes * self.chance)], axis=1)
+
+    def _rates(self, joint: Floats) -> Floats:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray(np.nan_to_num(joint / self.shares), dtype=np.float64)
 
     def _linear_summary(self, beta: Floats, target: Moments) -> tuple[float, float, Floats | None]:
         """Mean score, mean squared error and group means: u·G₀/n, (uᵀGu − 2uᵀb + Σy)/n, G_s·u/n_s."""

@@ -17,7 +17,7 @@ from ..search.outcome import Method
 from ..search.point import undominated
 from ..search.problem import Problem
 from .forecaster import Federation, Forecaster
-from .metrics import GAPS, NAMES, check_name
+from .metrics import NAMES, check_name
 from .objective import Forecast
 
 Floats = npt.NDArray[np.float64]
@@ -65,23 +65,23 @@ def effects(
     if orders < 2:
         raise FedwiseError(f"orders must be at least 2, got {orders}")
     members = forecaster.positions(federation)
-    at = NAMES.index(metric)
     rows = forecaster.rows[members]
     total = rows.sum(axis=0)
     nothing = np.zeros((1, rows.shape[1]))
-    whole = float(forecaster.values(total[None])[0, at])
-    without = (
-        forecaster.values(total - rows)[:, at] if len(members) > 1 else forecaster.values(nothing)[:, at]
-    )
+
+    def value(sums: Floats) -> Floats:
+        return forecaster.values(sums, (metric,))[:, 0]
+
+    whole = float(value(total[None])[0])
+    without = value(total - rows) if len(members) > 1 else value(nothing)
     rng = np.random.default_rng(seed)
     shares = np.empty((orders, len(members)))
-    empty = float(forecaster.values(nothing)[0, at])
+    empty = float(value(nothing)[0])
     for draw in range(orders):
         order = rng.permutation(len(members))
         shares[draw] = 0.0
         for path in (order, order[::-1]):
-            values = forecaster.values(np.cumsum(rows[path], axis=0))[:, at]
-            shares[draw, path] += np.diff(values, prepend=empty) / 2
+            shares[draw, path] += np.diff(value(np.cumsum(rows[path], axis=0)), prepend=empty) / 2
     means, errors = shares.mean(axis=0), shares.std(axis=0, ddof=1) / np.sqrt(orders)
     found = [
         Effect(
@@ -111,17 +111,20 @@ def front(
 ) -> tuple[FrontPoint, ...]:
     """Best `metric` for a falling limit on `gap`, at size `k`: smallest gap first, none dominated.
 
-    A limit, unlike a weighted sum, also reaches points where the front is not convex.
+    A limit, unlike a weighted sum, also reaches points where the front is not convex. ``metric="auc"`` with
+    ``gap="eod@rate"`` is the front that no threshold and no label rate has a part in.
 
     Parameters
     ----------
+    metric, gap
+        Metrics by name, as in `Forecast`; the gap is one of ``spd`` and ``eod``, at ½ or with ``@rate``.
     limits
         Limits on the gap; default `points` of them, evenly spaced from the gap of the federation best
         in `metric` down to the least gap found.
     """
     check_name(metric)
-    if gap not in GAPS:
-        raise FedwiseError(f"gap must be one of {', '.join(sorted(GAPS))}, got '{gap}'")
+    if not check_name(gap, what="gap").compares_groups:
+        raise FedwiseError(f"gap must be one of spd, eod, spd@rate and eod@rate, got '{gap}'")
     if points < 2:
         raise FedwiseError(f"points must be at least 2, got {points}")
     estimates = forecaster.estimates
@@ -140,8 +143,7 @@ def front(
         def search() -> None:
             ends = [best(Forecast.of(forecaster, goal)) for goal in (metric, gap)]
             if limits is None:
-                at = NAMES.index(gap)
-                high, low = (_values(forecaster, [end])[0, at] for end in ends)
+                high, low = (_values(forecaster, [end], (gap,))[0, 0] for end in ends)
                 wanted: Sequence[float] = np.linspace(high, low, points + 1)[1:-1].tolist()
             else:
                 wanted = limits
@@ -154,25 +156,25 @@ def front(
     return _undominated(forecaster, sorted(met), metric, gap)
 
 
-def _values(forecaster: Forecaster, federations: Sequence[tuple[int, ...]]) -> Floats:
-    return forecaster.values(
-        np.stack([forecaster.rows[list(members)].sum(axis=0) for members in federations])
-    )
+def _values(forecaster: Forecaster, federations: Sequence[tuple[int, ...]], names: Sequence[str]) -> Floats:
+    sums = np.stack([forecaster.rows[list(members)].sum(axis=0) for members in federations])
+    return forecaster.values(sums, names)
 
 
 def _undominated(
     forecaster: Forecaster, met: Sequence[tuple[int, ...]], metric: str, gap: str
 ) -> tuple[FrontPoint, ...]:
-    values = _values(forecaster, met)
-    sign = -1.0 if metric in GAPS else 1.0
-    value, width = sign * values[:, NAMES.index(metric)], values[:, NAMES.index(gap)]
+    names = (*NAMES, *(name for name in dict.fromkeys((metric, gap)) if name not in NAMES))
+    values = _values(forecaster, met, names)
+    sign = 1.0 if check_name(metric).larger_is_better else -1.0
+    value, width = sign * values[:, names.index(metric)], values[:, names.index(gap)]
     front = undominated(range(len(met)), cost=lambda i: float(width[i]), gain=lambda i: float(value[i]))
     return tuple(
         FrontPoint(
             clients=tuple(forecaster.estimates.clients[m] for m in met[i]),
             value=float(sign * value[i]),
             gap=float(width[i]),
-            metrics=dict(zip(NAMES, values[i].tolist(), strict=True)),
+            metrics=dict(zip(names, values[i].tolist(), strict=True)),
         )
         for i in front
     )

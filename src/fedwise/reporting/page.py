@@ -13,7 +13,7 @@ from ..errors import MissingExtra
 from ..view.charts import Spec
 from ..view.draw import svg
 from ..view.labels import RELEASES, SOURCES, STAMPS, TRAINING, TRAINING_STAMPS
-from ..view.outcomes import GAPS, METRICS, Measure
+from ..view.outcomes import BOTH, GAPS, METRICS, Measure
 from ..view.palette import TERM_LABELS, css
 from ..view.tables import ClientRow
 
@@ -108,9 +108,12 @@ def _render(template: str, v: ReportValues, specs: Mapping[str, Spec]) -> str:
         term_labels=TERM_LABELS,
         why_rows=_reasons(v.clients),
         training_labels=labels,
+        both=BOTH,
         forecast_rows=_forecast_rows(v, labels),
         training_rows=_training_rows(v, labels),
         training_charts=[
+            ("trade-off-trained", "AUC against the rate-matched opportunity gap, last round"),
+            ("curve-auc", METRICS["auc"]),
             ("curve-balanced_accuracy", METRICS["balanced_accuracy"]),
             ("curve-loss", METRICS["loss"]),
             ("curve-eod", METRICS["eod"]),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -29,8 +29,12 @@ from ..view.outcomes import GAPS, METRICS, Measure, Runs, TrainingOutcome, outco
 from ..view.promise import Promise, TrainingPrivacy, promise_of
 from ..view.state_map import Tile, tile_map, tiles
 from ..view.tables import AlternativeRow, AuditRow, ClientRow, GroupRow, SizeRow
+from ..view.trade_offs import TradeOff, of_forecast, of_outcome
 from ..view.verdict import SearchSummary, Verdict, search_of, verdict_of
 from . import page
+
+if TYPE_CHECKING:
+    from ..forecasting import Forecaster
 
 #: Largest size of the frontier, and the most work (clients × cells) for which it is computed unasked.
 LARGEST = 20
@@ -54,6 +58,7 @@ class ReportValues(msgspec.Struct, frozen=True, kw_only=True):
     alternatives: list[AlternativeRow]
     frontier: list[SizeRow]
     search: SearchSummary
+    trade_offs: list[TradeOff]
     training: TrainingOutcome | None
     audits: list[AuditRow]
     alerts: list[Notice]
@@ -90,7 +95,7 @@ class Report:
         training_privacy: TrainingPrivacy | None = None,
         audits: Iterable[Audit | AuditRow] = (),
         frontier: Frontier | Sequence[SizeRow] | bool = True,
-        forecast: Sequence[Measure] | bool = True,
+        forecast: Sequence[Measure] | Forecaster | bool = True,
         model: str = "mlp",
         plan: Plan | None = None,
         commands: Sequence[str] = (),
@@ -114,7 +119,7 @@ class Report:
         frontier
             A frontier already computed; ``True`` to compute one over k where that takes seconds, or ``False``.
         forecast
-            Predicted metrics of the trained model; ``True`` to predict them here, or ``False``.
+            What predicts the trained model's metrics, or the metrics; ``True`` to predict them here, or ``False``.
         model
             The trained model, which the prediction follows: ``mlp`` or ``logistic``.
         plan
@@ -142,6 +147,9 @@ class Report:
         )
         if isinstance(forecast, bool):
             found = forecaster(estimates, model) if forecast and estimates is not None else None
+        else:
+            found = None if isinstance(forecast, Sequence) else forecast
+        if not isinstance(forecast, Sequence):
             forecast = measures(found, selection.clients, seed=selection.seed)
         return cls(
             _values(
@@ -149,6 +157,7 @@ class Report:
                 evidence,
                 frontier=_size_rows(pool, selection, frontier),
                 forecast=forecast,
+                trade_offs=of_forecast(found, selection.clients, seed=selection.seed),
                 commands=commands,
                 digests=digests or {},
                 title=title,
@@ -182,9 +191,14 @@ class Report:
         if v.training is not None:
             for metric in {curve.metric for curve in v.training.curves}:
                 found[f"curve-{metric}"] = outcome_charts.curves(v.training.curves, metric, METRICS[metric])
+            compared = of_outcome(v.training.final)
+            if len(compared) > 1:
+                found["trade-off-trained"] = outcome_charts.trade_off(compared)
             for metric in GAPS:
                 if any(measure.metric == metric for measure in v.training.final):
                     found[f"gap-{metric}"] = outcome_charts.outcome(v.training.final, metric, METRICS[metric])
+        if v.trade_offs:
+            found["trade-off"] = outcome_charts.trade_off(v.trade_offs)
         if v.audits:
             found["audit"] = outcome_charts.audit(v.audits)
         return found
@@ -215,6 +229,7 @@ def _values(
     *,
     frontier: list[SizeRow],
     forecast: Sequence[Measure],
+    trade_offs: list[TradeOff],
     commands: Sequence[str],
     digests: Mapping[str, str],
     title: str | None,
@@ -241,6 +256,7 @@ def _values(
         alternatives=tables.alternative_rows(selection),
         frontier=frontier,
         search=search_of(selection),
+        trade_offs=trade_offs,
         training=evidence.training,
         audits=evidence.audits,
         alerts=findings.alerts,

@@ -78,12 +78,16 @@ class Cache:
         return self.folder / f"{self.key(job)[:40]}.parquet"
 
     def load(self, job: Job) -> pl.DataFrame | None:
-        """The records of a finished training; ``None`` where there is none, or only a damaged file."""
+        """The records of a finished training; ``None`` where there is none, or only a damaged or older file.
+
+        Version 0.1.0 recorded fewer metrics; such trainings are repeated, for a comparison needs all of them.
+        """
         path = self.path(job)
         if not path.is_file():
             return None
         try:
-            return pl.read_parquet(path)
+            found = pl.read_parquet(path)
+            return found if "brier" in found.get_column("metric") else None
         except (pl.exceptions.PolarsError, OSError):
             return None
 

@@ -12,13 +12,15 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from ..errors import FedwiseError
+from ..errors import FedwiseError, nearest
 from ..files import write_new
+from ..objective.metric import parse
 from ..schema.frame import FrameLike
 from ..schema.schema import Schema
+from ..search.point import undominated
 from .cached import Cache, Job, train_all
 from .federation import Prepared, prepare, read_frames
-from .metrics import LARGER_IS_BETTER
+from .metrics import LARGER_IS_BETTER, PLAIN
 from .records import final
 from .samplers import SAMPLERS
 from .settings import Training
@@ -27,6 +29,8 @@ from .strategies import STRATEGIES
 
 #: Columns that name a method.
 METHOD = ("federation", "strategy", "sampler")
+#: Metrics a comparison prints: gains at ½ alone may be those of a model that says yes more often.
+SHOWN = ("auc", "loss", "balanced_accuracy", "balanced_accuracy@rate", "eod", "eod@rate", "spd", "spd@rate")
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,10 +59,53 @@ class Comparison:
         return self.table
 
     def summary(
-        self, *, rows: str = "all", metric: str = "accuracy", target: float | None = None
+        self,
+        *,
+        rows: str = "all",
+        metric: str = "accuracy",
+        target: float | None = None,
+        metrics: Sequence[str] | None = None,
     ) -> pl.DataFrame:
-        """As `summarise`."""
-        return summarise(self.table, rows=rows, metric=metric, target=target)
+        """As `summarise`; `metrics` keeps these lines only, such as ``["auc", "eod:SEX@rate"]``."""
+        found = summarise(self.table, rows=rows, metric=metric, target=target)
+        if metrics is None:
+            return found
+        asked = [parse(name, what="metrics", attributes=self.attributes) for name in metrics]
+        keep = [
+            (pl.col("metric") == one.column)
+            & (pl.col("attribute") == one.attribute if one.attribute else pl.lit(True))
+            for one in asked
+        ]
+        return found.filter(pl.any_horizontal(keep)) if keep else found.clear()
+
+    def front(self, maximise: str = "auc", minimise: str = "eod@rate", *, rows: str = "all") -> pl.DataFrame:
+        """The methods with both metrics, and whether another one is at least as good in both.
+
+        Parameters
+        ----------
+        maximise, minimise
+            Metrics by name; a gap without an attribute is that of the first.
+
+        Returns
+        -------
+        front
+            Columns of `METHOD`, the two metrics (means over seeds), and ``undominated``; best of `maximise` first.
+        """
+        summary = summarise(self.table, rows=rows)
+        columns = []
+        for what, name in (("maximise", maximise), ("minimise", minimise)):
+            one = parse(name, what=what, attributes=self.attributes)
+            attribute = one.attribute or (self.attributes[0] if one.compares_groups else "")
+            found = summary.filter((pl.col("metric") == one.column) & (pl.col("attribute") == attribute))
+            columns.append(found.select(*METHOD, pl.col("mean").alias(name)))
+        both = columns[0].join(columns[1], on=list(METHOD), maintain_order="left")
+        kept = undominated(
+            range(both.height),
+            cost=lambda i: float(both[minimise][i]),
+            gain=lambda i: float(both[maximise][i]),
+        )
+        flags = pl.Series("undominated", [i in kept for i in range(both.height)], dtype=pl.Boolean)
+        return both.with_columns(flags).sort(maximise, descending=True, maintain_order=True)
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
         """Write the table as Parquet, or as CSV where the name ends so."""
@@ -70,7 +117,7 @@ class Comparison:
         write_new(Path(path), buffer.getvalue(), force=force)
 
     def __str__(self) -> str:
-        return str(self.summary())
+        return str(self.summary(metrics=SHOWN))
 
 
 def compare(
@@ -272,7 +319,14 @@ def _reached(tested: pl.DataFrame, metric: str, target: float | None) -> pl.Data
     path = tested.filter((pl.col("metric") == metric) & (pl.col("attribute") == ""))
     if path.is_empty():
         known = sorted(tested.get_column("metric").unique().to_list())
-        raise FedwiseError(f"metric must be one of {', '.join(known)}, got '{metric}'")
+        raise FedwiseError(
+            f"metric must be one of {', '.join(known)}, got '{metric}'{nearest(metric, known)}"
+        )
+    if path.get_column("round").n_unique() < tested.get_column("round").n_unique():
+        raise FedwiseError(
+            f"metric must be one of {', '.join(PLAIN)}, got '{metric}', which only the last round has; "
+            "rounds to a target need every round"
+        )
     larger = metric in LARGER_IS_BETTER
     if target is None:
         final = (

@@ -53,7 +53,12 @@ def final(table: pl.DataFrame, metric: str, attribute: str = "", *, rows: str = 
         (pl.col("rows") == rows) & (pl.col("metric") == metric) & pl.col("attribute").is_in(["", attribute])
     )
     if known.is_empty():
-        raise FedwiseError(f"metric '{metric}' was not recorded in training")
+        raise FedwiseError(
+            f"metric '{metric}' was not recorded in training; metrics with @ come with the last round of runs "
+            "made since 0.2, @best only without privacy in training"
+            if "@" in metric
+            else f"metric '{metric}' was not recorded in training"
+        )
     return float(known.sort("round").get_column("value")[-1])
 
 

@@ -2,8 +2,8 @@
 
 Resampling rows and counting cells is a multinomial draw of the counts, so each metric of counts is drawn
 exactly. Mean loss and Brier score are resampled as they are up to `EXACT_ROWS` rows and by their normal limit
-above; AUC and the rate-matched metrics likewise by distinct scores, or by `SCORE_BINS` groups of neighbouring
-ones.
+above; AUC likewise by distinct scores, or by `SCORE_BINS` groups of neighbouring ones; the rate-matched metrics
+by at most `MATCHED_BINS` such groups.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ Draws = dict[tuple[str, str], Floats]
 
 #: Up to this many rows the bootstrap resamples losses and distinct scores as they are.
 EXACT_ROWS = 20_000
-#: Groups of neighbouring scores above that, and for metrics of groups always.
+#: Groups of neighbouring scores for AUC above that.
 SCORE_BINS = 2_048
+#: Groups of neighbouring scores for the rate-matched metrics; within one, yes is shared evenly.
+MATCHED_BINS = 256
 
 
 def resample(
@@ -99,7 +101,7 @@ def _rate_matched(
 ) -> None:
     """Metrics at the rate-matched threshold, found again in every replicate."""
     distinct = len(ranking.scores)
-    bins = min(distinct, SCORE_BINS)
+    bins = min(distinct, MATCHED_BINS)
     first = np.linspace(0, distinct, bins, endpoint=False).astype(np.int64)
     # Few distinct scores are their own bins; many are joined, and the difference that makes is taken out.
     at = np.searchsorted(ranking.scores[first], logits.astype(np.float64), side="right") - 1

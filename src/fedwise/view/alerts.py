@@ -220,8 +220,11 @@ def better_baselines(training: TrainingOutcome) -> list[Notice]:
     """Baselines with a better metric than the chosen federation."""
     found = []
     for metric, words, larger in (
+        ("auc", "AUC", True),
         ("balanced_accuracy", "balanced accuracy", True),
+        ("balanced_accuracy@rate", "rate-matched balanced accuracy", True),
         ("eod", "equal opportunity gap", False),
+        ("eod@rate", "rate-matched equal opportunity gap", False),
     ):
         rows = [measure for measure in training.final if measure.metric == metric]
         if len(rows) < 2:

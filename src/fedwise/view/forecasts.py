@@ -16,10 +16,14 @@ if TYPE_CHECKING:
 
 #: Metrics shown, with the words people read.
 METRICS = {
+    "auc": "AUC",
     "balanced_accuracy": "Balanced accuracy",
+    "balanced_accuracy@rate": "Balanced accuracy, rate-matched",
     "f1": "F1",
     "spd": "Parity gap (SPD)",
+    "spd@rate": "Parity gap (SPD), rate-matched",
     "eod": "Opportunity gap (EOD)",
+    "eod@rate": "Opportunity gap (EOD), rate-matched",
 }
 #: Pools above this many cells (clients × cells) get no error bars: redrawing their noise takes minutes.
 _MOST_CELLS = 1_000_000

@@ -8,6 +8,7 @@ from .charts import WIDTH, Spec, base, names, quantity
 from .outcomes import Curve, Measure
 from .palette import LIGHT
 from .tables import AuditRow
+from .trade_offs import TradeOff
 
 #: Dash and colour of each line, so that lines differ without colour too: the chosen federation is solid.
 _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [10, 4], [4, 1])
@@ -163,6 +164,56 @@ def outcome(final: Sequence[Measure], metric: str, title: str) -> Spec:
                     ),
                     "color": colour,
                     "shape": by_status("circle", "diamond"),
+                },
+            },
+        ],
+    )
+
+
+def trade_off(points: Sequence[TradeOff]) -> Spec:
+    """AUC against the rate-matched EOD: a point for each training or federation, a line along the best."""
+    order = ["chosen", "all clients", "baseline", "random"]
+    kinds = [kind for kind in order if any(p.kind == kind for p in points)]
+    look = {
+        "chosen": (LIGHT["chosen"], "circle", 130),
+        "all clients": (LIGHT["proxy_bias"], "square", 100),
+        "baseline": (LIGHT["direct_bias"], "diamond", 90),
+        "random": (LIGHT["muted"], "circle", 18),
+    }
+    # Drawn from the last kind to the first, so that the chosen one lies on top.
+    values = [
+        {"label": p.label, "kind": p.kind, "auc": p.auc, "eod": p.eod, "size": look[p.kind][2]}
+        for p in sorted(points, key=lambda p: -order.index(p.kind))
+    ]
+    front = [{"auc": p.auc, "eod": p.eod} for p in sorted(points, key=lambda p: p.eod) if p.best]
+
+    def by_kind(part: int, **more: object) -> Spec:
+        scale = {"domain": kinds, "range": [look[kind][part] for kind in kinds]}
+        return {"field": "kind", "type": "nominal", "scale": scale, **more}
+
+    x = quantity("eod", "rate-matched EOD (smaller is fairer)", scale={"zero": False, "padding": 14})
+    y = quantity("auc", "AUC (larger is better)", scale={"zero": False, "padding": 14})
+    told = ", ".join(f"{p.label} {p.auc:.4f} and {p.eod:.4f}" for p in points if p.kind != "random")
+    return base(
+        f"AUC against the rate-matched EOD of {len(points)} federations: {told}. "
+        f"{len(front)} of them are not beaten in both.",
+        data={"name": "rows", "values": values},
+        width=WIDTH - 60,
+        height=260,
+        layer=[
+            {
+                "data": {"name": "front", "values": front},
+                "mark": {"type": "line", "color": LIGHT["muted"], "strokeDash": [4, 3]},
+                "encoding": {"x": x, "y": y},
+            },
+            {
+                "mark": {"type": "point", "filled": True, "opacity": 0.9},
+                "encoding": {
+                    "x": x,
+                    "y": y,
+                    "color": by_kind(0, legend={"title": None, "orient": "top"}),
+                    "shape": by_kind(1),
+                    "size": {"field": "size", "type": "quantitative", "scale": None, "legend": None},
                 },
             },
         ],

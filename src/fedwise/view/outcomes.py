@@ -8,17 +8,32 @@ import msgspec
 import polars as pl
 
 from ..errors import FedwiseError
+from ..objective.metric import parse
 
 #: Metrics shown, with the words people read. Fairness gaps are absolute.
 METRICS = {
-    "balanced_accuracy": "Balanced accuracy",
-    "f1": "F1",
+    "auc": "AUC",
     "loss": "Log loss",
+    "brier": "Brier score",
+    "balanced_accuracy": "Balanced accuracy",
+    "balanced_accuracy@rate": "Balanced accuracy, rate-matched",
+    "f1": "F1",
+    "f1@rate": "F1, rate-matched",
     "spd": "Statistical parity gap (SPD)",
+    "spd@rate": "Statistical parity gap (SPD), rate-matched",
     "eod": "Equal opportunity gap (EOD)",
+    "eod@rate": "Equal opportunity gap (EOD), rate-matched",
     "mad": "Accuracy gap (MAD)",
 }
 GAPS = ("spd", "eod", "mad")
+#: Why a table has both.
+BOTH = (
+    "Metrics are at probability ½ unless they say rate-matched: then the threshold is moved until as many rows are "
+    "predicted positive as are positive. At ½ a model that says yes more often can look better, or fairer, for that "
+    "alone; at the same positive rate it cannot."
+)
+#: Metrics that only the last round has: no line can be drawn.
+_LAST = frozenset({"brier", *(metric for metric in METRICS if "@" in metric)})
 #: Which rows were tested, in words.
 SCOPES = {"all": "held-out rows of all clients", "own": "held-out rows of the federation's own clients"}
 
@@ -90,10 +105,12 @@ def outcome_of(runs: Runs, *, scope: str = "all") -> TrainingOutcome | None:
         attributes = sorted({a for frame in kept for a in frame["attribute"].unique().to_list() if a})
         attribute = attribute or (attributes[0] if attributes else "")
         for metric in METRICS:
-            curve = _curve(label, metric, attribute if metric in GAPS else "", kept)
+            by = attribute if parse(metric).compares_groups else ""
+            curve = _curve(label, metric, by, kept)
             if curve is not None:
-                curves.append(curve)
-                final.append(_final(curve, attribute if metric in GAPS else "", kept))
+                final.append(_final(curve, by, kept))
+                if metric not in _LAST:
+                    curves.append(curve)
     if not curves:
         return None
     return TrainingOutcome(scope=SCOPES.get(scope, scope), attribute=attribute, curves=curves, final=final)
