@@ -5,12 +5,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 from comparisons import TITLES, Evidence
-from fronts import Setting, setting
+from fronts import BOTH, Setting, setting
 from results import Results
 from writing import table
-
-#: Chosen and then post-processed, against all clients and then post-processed.
-MENDED = ("pfl_threshold_optimizer_tpr", "all_threshold_optimizer_tpr")
 
 
 def by_dirt(results: Results) -> dict[str, Evidence]:
@@ -31,7 +28,7 @@ def by_dirt(results: Results) -> dict[str, Evidence]:
 
 def mended(evidence: Evidence) -> list[Setting]:
     """Chosen and post-processed against all clients and post-processed, for each task."""
-    found = [setting(evidence, task, *MENDED) for task in evidence.tasks]
+    found = [setting(evidence, task, *BOTH) for task in evidence.tasks]
     return [one for one in found if one is not None]
 
 
@@ -46,7 +43,7 @@ def short(results: Results) -> str:
     for dirt, evidence in by_dirt(results).items():
         pairs = [
             f"{_mean(evidence, kind, metric):.3f}"
-            for metric, kinds in (("auc", ("pfl", "all")), ("loss", ("pfl", "all")), ("eod@rate", MENDED))
+            for metric, kinds in (("auc", ("pfl", "all")), ("loss", ("pfl", "all")), ("eod@rate", BOTH))
             for kind in kinds
         ]
         found = mended(evidence)
@@ -72,8 +69,8 @@ def render(results: Results) -> str:
         for task in evidence.tasks:
             kinds = ("pfl", "all", "random", "clean")
             cells = [evidence.mean(task, kind, "auc") for kind in kinds]
-            gaps = [evidence.mean(task, kind, "eod@rate") for kind in ("pfl", "all", *MENDED)]
-            found = setting(evidence, task, *MENDED)
+            gaps = [evidence.mean(task, kind, "eod@rate") for kind in ("pfl", "all", *BOTH)]
+            found = setting(evidence, task, *BOTH)
             if found is None:
                 continue
             share = evidence.mean(task, "pfl", "dirty")

@@ -6,7 +6,7 @@ import dirty_tables
 from claims import examine
 from comparisons import FREE, KINDS, TITLES, Evidence, adjusted, load
 from findings import CHOSEN, SIMPLE, present
-from fronts import GAP, dominated, settings
+from fronts import GAP, RIVALS, dominated, settings
 from instruments import NAMES
 from results import Results
 from verdicts import readings
@@ -126,7 +126,8 @@ def _settings(found: list[Evidence]) -> str:
     rows = []
     for evidence in found:
         kinds = (*CHOSEN, *SIMPLE, "pfl_threshold_optimizer_tpr", "pfl_threshold_optimizer_eo")
-        for one in settings(evidence, tuple(present(evidence, kinds))):
+        rivals = (*RIVALS, "all_shifted_50", "all_shifted_100")
+        for one in settings(evidence, tuple(present(evidence, kinds)), rivals):
             means = [evidence.mean(one.task, kind, GAP) for kind in (one.kind, one.rival)]
             rows.append(
                 (

@@ -81,6 +81,7 @@ NAMED = {
     "pfl": "least loss",
     "forecast_balanced": "forecast: balanced accuracy",
     "forecast_auc": "forecast: AUC",
+    "forecast_fair": "forecast: fair",
     "label_rate": "largest label rate",
     "all": "all clients",
     "all_reweighed": "all, reweighed",
@@ -103,6 +104,11 @@ def _pareto(results: Results) -> charts.Spec | None:
             a, e = (evidence.mean(task, kind, metric) for metric in ("auc", GAP))
             if a is not None and e is not None:
                 rows.append({"title": title, "group": name, "auc": a, "eod": e, "front": False})
+        for percent in (0, 25, 50, 75, 100):
+            kind = f"all_shifted_{percent}" if percent else "all"
+            a, e = (evidence.mean(task, kind, metric) for metric in ("auc", GAP))
+            if a is not None and e is not None:
+                rows.append({"title": title, "group": "shifted", "auc": a, "eod": e, "front": False})
     return charts.fronts(pl.DataFrame(rows))
 
 

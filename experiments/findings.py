@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 from comparisons import FREE, KINDS, TITLES, Evidence
-from fronts import RIVALS, settings
+from fronts import BOTH, RIVALS, setting, settings
 from intervals import spearman
 from ranks import holm
 from verdicts import BETTER, WORSE, readings, word
 from writing import table
 
 #: Ways of choosing that use private statistics, shown in this order.
-CHOSEN = ("pfl", "forecast_balanced", "forecast_auc", "forecast_rate", "rehearsal")
+CHOSEN = ("pfl", "forecast_balanced", "forecast_auc", "forecast_rate", "forecast_fair", "rehearsal")
 #: Ways of choosing that need no fedwise.
 SIMPLE = ("label_rate", "label_rate_pool", "size", "distance")
 
@@ -145,6 +145,10 @@ def wins(evidence: Evidence, kinds: Sequence[str] = CHOSEN) -> str:
             larger = sum(one.eod.low > 0 for one in here)
             won = sum(one.won for one in here)
             rows.append((KINDS[rival], len(here), smaller, larger, won))
+    both = [one for one in (setting(evidence, task, *BOTH) for task in evidence.tasks) if one is not None]
+    if both:
+        counts = [sum(one.smaller_gap for one in both), sum(one.eod.low > 0 for one in both)]
+        rows.append(("TPR equalised, and so is the chosen", len(both), *counts, sum(one.won for one in both)))
     return table(("against", "settings", "EOD smaller", "EOD larger", "smaller at equal AUC"), rows)
 
 
@@ -152,7 +156,7 @@ def held_out(evidence: Evidence) -> str:
     """The two held-out evaluations: Holm over the five metrics of each, as registered."""
     rows = []
     for task in evidence.held_out():
-        for kind in present(evidence, ("pfl", "forecast_balanced", "forecast_auc", "forecast_rate")):
+        for kind in present(evidence, CHOSEN):
             found = {metric: evidence.compare(task, kind, metric) for metric in FREE}
             there = {metric: one for metric, one in found.items() if one is not None}
             if not there:

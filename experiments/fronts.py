@@ -14,6 +14,8 @@ GAP = "eod@rate"
 MARGIN = 0.005
 #: All clients at the same positive rate, and mended in the three ways that are common.
 RIVALS = ("all", "all_reweighed", "all_threshold_optimizer_tpr", "all_threshold_optimizer_eo")
+#: Chosen and then post-processed, against all clients and then post-processed.
+BOTH = ("pfl_threshold_optimizer_tpr", "all_threshold_optimizer_tpr")
 
 
 def front(auc: Floats, gap: Floats) -> npt.NDArray[np.bool_]:
@@ -58,11 +60,11 @@ class Setting:
 def setting(evidence: Evidence, task: str, kind: str, rival: str) -> Setting | None:
     """The differences of one setting.
 
-    Post-processing changes decisions and not scores, so the AUC of the rival is that of the model before it; a
-    reweighed model has scores of its own.
+    Thresholds by group change decisions and not scores, so the AUC of the rival is that of the model before; a
+    reweighed model and shifted scores have an AUC of their own.
     """
     eod = evidence.minus(task, kind, rival, GAP)
-    scores = rival if rival == "all_reweighed" else "all"
+    scores = "all" if rival.startswith("all_threshold") else rival
     auc = evidence.minus(task, kind, scores, "auc")
     return None if eod is None or auc is None else Setting(task, kind, rival, eod, auc)
 
