@@ -47,7 +47,8 @@ def gap(
     the variance of a mean unbiased at small numbers (Rao and Wu). With `members`, clients are resampled in place of
     federations: each gets a weight of mean one, and the weight of a federation changes by the sum over its
     members, so that federations with common clients move together. The interval is the value ± Student's quantile
-    times the bootstrap's standard deviation; its degrees of freedom are the splits less one, as they are the fewest.
+    times the bootstrap's standard deviation, with degrees of freedom by Satterthwaite: the part of the variance that
+    comes from splits has as many as there are splits, less one.
 
     Parameters
     ----------
@@ -67,18 +68,32 @@ def gap(
     by_split = _counts(rng, replicates, splits)
     of_chosen = (by_split @ chosen * _counts(rng, replicates, draws)).sum(axis=1)
     if members is None:
-        weights = _counts(rng, replicates, federations)
+        of_other = (by_split @ other * _counts(rng, replicates, federations)).sum(axis=1)
     else:
-        clients = members.shape[1]
-        moves = rng.exponential(size=(replicates, clients)) - 1
-        weights = 1 + moves @ members.T.astype(np.float64)
-        weights /= weights.sum(axis=1, keepdims=True)
-    of_other = (by_split @ other * weights).sum(axis=1)
-    freedom = splits - 1 if splits > 1 else draws - 1
+        moves = rng.exponential(size=(replicates, members.shape[1])) - 1
+        of_other = by_split @ other.mean(axis=1)
+        # To first order in the weights: the weights themselves may sum to nearly nothing.
+        centred = other - other.mean(axis=1, keepdims=True)
+        of_other += (by_split @ centred * (moves @ members.T.astype(np.float64))).sum(axis=1) / federations
+    whole = float(np.var(of_chosen - of_other, ddof=1))
+    by_split_alone = (
+        float(np.var(chosen.mean(axis=1) - other.mean(axis=1), ddof=1)) / splits if splits > 1 else 0.0
+    )
+    units = max(draws, federations) if members is None else max(draws, members.shape[1])
+    freedom = _freedom(whole, by_split_alone, splits - 1, units - 1)
     if freedom < 1:
         return Interval(value, math.nan, math.nan)
-    reach = float(t.ppf(0.975, freedom)) * float(np.std(of_chosen - of_other, ddof=1))
+    reach = float(t.ppf(0.975, freedom)) * math.sqrt(whole)
     return Interval(value, value - reach, value + reach)
+
+
+def _freedom(whole: float, split: float, few: int, many: int) -> float:
+    """Degrees of freedom of a variance with a part that rests on few splits (Satterthwaite)."""
+    if few < 1:
+        return float(many)
+    rest = max(whole - split, 0.0)
+    below = split**2 / few + (rest**2 / many if many > 0 else 0.0)
+    return (split + rest) ** 2 / below if below > 0 else float(few)
 
 
 def _counts(rng: np.random.Generator, replicates: int, size: int) -> Floats:

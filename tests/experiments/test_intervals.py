@@ -59,6 +59,7 @@ def test_clients_in_common_widen_the_interval() -> None:
     """Federations of few clients: resampling federations covers too little, resampling clients enough."""
     rng = np.random.default_rng(2)
     covered = {"federations": 0, "clients": 0}
+    widths = []
     for case in range(60):
         clients, federations = 30, 100
         members = np.zeros((federations, clients), dtype=bool)
@@ -69,6 +70,9 @@ def test_clients_in_common_widen_the_interval() -> None:
         for name, given in (("federations", None), ("clients", members)):
             found = gap(chosen, other, members=given, replicates=150, seed=case)
             covered[name] += found.low <= 0 <= found.high
+        widths.append(found.high - found.low)
+    # A sum of five of thirty scores of variance one: the mean over federations has a spread of about 5/√30.
+    assert np.mean(widths) / 2 == pytest.approx(2 * 5 / np.sqrt(30), rel=0.25)
     assert covered["clients"] >= 0.9 * 60
     assert covered["federations"] < 0.6 * 60
 
