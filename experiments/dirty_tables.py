@@ -57,7 +57,7 @@ def short(results: Results) -> str:
         )
     columns = (
         "broken in 30% of clients", "of the chosen", "AUC chosen", "AUC all", "log loss chosen", "log loss all",
-        "EOD chosen", "EOD all", "smaller EOD, equal AUC",
+        "EOD chosen, equalised", "EOD all, equalised", "smaller, equal AUC",
     )  # fmt: skip
     return table(columns, rows) if rows else ""
 

@@ -109,7 +109,7 @@ def _pareto(results: Results) -> charts.Spec | None:
             a, e = (evidence.mean(task, kind, metric) for metric in ("auc", GAP))
             if a is not None and e is not None:
                 rows.append({"title": title, "group": "shifted", "auc": a, "eod": e, "front": False})
-    return charts.fronts(pl.DataFrame(rows))
+    return charts.fronts(pl.DataFrame(rows).with_columns(pl.col("auc", "eod").round(4)))
 
 
 def _federations(results: Results) -> charts.Spec | None:

@@ -23,38 +23,43 @@ def present(evidence: Evidence, kinds: Sequence[str]) -> list[str]:
     return [kind for kind in kinds if not evidence.of_kind(kind).is_empty()]
 
 
+#: What ranks random federations, and by which trained metric they are ranked.
+RANKED = {
+    "forecast at ½": ("forecast_balanced_accuracy", "balanced_accuracy"),
+    "label rate alone": ("estimated_label_rate", "balanced_accuracy"),
+    "same forecast, matched rate": ("forecast_balanced_accuracy", "balanced_accuracy@rate"),
+    "forecast for matched rate": ("forecast_balanced_accuracy@rate", "balanced_accuracy@rate"),
+}
+
+
+def ranked(evidence: Evidence, name: str) -> list[float]:
+    """Spearman's correlations over random federations, one a design task."""
+    first, second = RANKED[name]
+    return [
+        spearman(*(evidence.grid(task, "random", metric)[2].mean(axis=0) for metric in (first, second)))
+        for task in evidence.design()
+    ]
+
+
+def stands(evidence: Evidence, kind: str, metric: str, tasks: Sequence[str] | None = None) -> list[float]:
+    """Shares of random federations beaten, one a task."""
+    found = evidence.claim(kind, metric, evidence.design() if tasks is None else tasks)
+    return [one.rank.standing for one in found]
+
+
+def span(values: Sequence[float], form: str = ".2f") -> str:
+    """The least and the largest."""
+    low, high = (format(v, form).replace("-", "−") for v in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
+
+
 def label_rates(evidence: Evidence) -> str:
     """What the forecast at ½ knows, and what is left when the threshold is taken away."""
-    rows = []
-    for task in evidence.design():
-        value = {
-            name: evidence.grid(task, "random", name)[2].mean(axis=0)
-            for name in (
-                "balanced_accuracy", "balanced_accuracy@rate", "forecast_balanced_accuracy",
-                "forecast_balanced_accuracy@rate", "estimated_label_rate",
-            )
-        }  # fmt: skip
-        half, matched = (
-            evidence.compare(task, "forecast_balanced", metric)
-            for metric in ("balanced_accuracy", "balanced_accuracy@rate")
-        )
-        pairs = (
-            ("forecast_balanced_accuracy", "balanced_accuracy"),
-            ("estimated_label_rate", "balanced_accuracy"),
-            ("forecast_balanced_accuracy", "balanced_accuracy@rate"),
-            ("forecast_balanced_accuracy@rate", "balanced_accuracy@rate"),
-        )
-        rows.append(
-            (
-                TITLES[task], *(f"{spearman(value[a], value[b]):.2f}" for a, b in pairs),
-                *("–" if one is None else f"{one.rank.standing:.0%}" for one in (half, matched)),
-            )
-        )  # fmt: skip
-    columns = (
-        "task", "forecast at ½", "label rate alone", "same forecast, matched rate", "forecast at matched rate",
-        "chosen at ½", "chosen, matched rate",
-    )  # fmt: skip
-    return table(columns, rows)
+    columns = [[f"{value:.2f}".replace("-", "−") for value in ranked(evidence, name)] for name in RANKED]
+    for metric in ("balanced_accuracy", "balanced_accuracy@rate"):
+        columns.append([f"{value:.0%}" for value in stands(evidence, "forecast_balanced", metric)])
+    rows = [(TITLES[task], *cells) for task, *cells in zip(evidence.design(), *columns, strict=True)]
+    return table(("task", *RANKED, "chosen at ½", "chosen, matched rate"), rows)
 
 
 def rates(evidence: Evidence, kind: str) -> list[tuple[str, float, float]]:

@@ -1,14 +1,16 @@
 """The page of results for people: what the paper claims, what holds, what does not, why, and what choosing is for.
 
-Every figure is computed from the stored tables.
+Every figure is computed from the stored tables; the sentences are in `prose.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import dirty_tables
 import findings
 import instruments
+import prose
 from claims import examine
 from comparisons import Evidence, load
 from results import Results
@@ -20,12 +22,17 @@ from writing import picture, sections, table
 def render(results: Results, figures: Sequence[str], folder: str) -> str:
     """The whole page."""
     evidence = load(results)
+    found = examine(results)
     parts = [
         _head(results, folder),
-        _verdicts(results, examine(results), folder),
-        *([] if evidence is None else _evidence(evidence, figures, folder)),
+        prose.in_short(results, evidence, found),
+        _verdicts(results, found, folder),
+        "## Why: label rates",
+        *([prose.NOTHING] if evidence is None else _evidence(results, evidence, figures, folder)),
+        prose.purpose(results, evidence),
+        dirty_tables.short(results),
         instruments.render(results),
-        _bearing(results, evidence),
+        prose.bearing(evidence),
         _protocol(results, evidence),
         _missing(results),
     ]
@@ -59,29 +66,29 @@ def _verdicts(results: Results, found: Sequence[Verdict], folder: str) -> str:
     )
 
 
-def _evidence(evidence: Evidence, figures: Sequence[str], folder: str) -> list[str]:
-    name = {"mlp": "the paper's network", "logistic": "logistic regression"}[evidence.model]
+def _evidence(results: Results, evidence: Evidence, figures: Sequence[str], folder: str) -> list[str]:
     where = f"{folder}/tables.md"
     return [
-        "## Why: label rates",
+        prose.label_rates(evidence),
         findings.label_rates(evidence),
-        f"## Against random federations\n\nShare of random federations that are beaten by the mean over splits and "
-        f"noise draws, {name}, mean over the design tasks; balanced accuracy, EOD and SPD at matched rates. ▲ ▼: "
-        f"clearly better or worse on some task. By task: [tables]({where}#chosen-against-random-at-matched-rates).",
+        "## Chosen against random",
+        prose.random(evidence, where),
         findings.overview(evidence),
         "Least loss, by task:",
         findings.by_task(evidence, "pfl"),
-        "## Against all clients",
+        "## Chosen against all clients",
+        prose.all_clients(evidence, where),
         findings.against_all(evidence),
         findings.wins(evidence),
-        picture("pareto.svg", "AUC against EOD at matched rates", figures, f"{folder}/"),
-        "## Held out" if evidence.held_out() else "",
-        findings.held_out(evidence),
+        picture(
+            "pareto.svg", "AUC against EOD at matched rates, a panel for each task", figures, f"{folder}/"
+        ),
+        *(
+            ["## Held out", prose.held_out(evidence), findings.held_out(evidence)]
+            if evidence.held_out()
+            else []
+        ),
     ]
-
-
-def _bearing(results: Results, evidence: Evidence | None) -> str:
-    return "## What these figures can bear\n\nTo be written."
 
 
 def _protocol(results: Results, evidence: Evidence | None) -> str:
@@ -89,16 +96,15 @@ def _protocol(results: Results, evidence: Evidence | None) -> str:
     if not facts:
         return ""
     rows = [
-        (
-            task["title"], task["clients"], f"{task['training_rows']:,}", f"{task['trained_share']:.0%}",
-            f"{task['positive_rate']:.3f}",
-        )
+        (task["title"], task["clients"], f"{task['training_rows']:,}", f"{task['positive_rate']:.3f}")
         for task in facts["tasks"]
-    ]  # fmt: skip
-    return (
-        "## Data and protocol\n\n"
-        + table(("task", "clients", "training rows", "share trained on", "positive labels"), rows)
-        + "\n\nAmerican Community Survey person records; each state is a client."
+    ]
+    return sections(
+        [
+            "## Data and protocol",
+            table(("task", "clients", "training rows", "positive labels"), rows),
+            prose.protocol(evidence),
+        ]
     )
 
 

@@ -1,0 +1,176 @@
+"""Prose: the sentences of the page, with figures from the evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import dirty_tables
+import numpy as np
+import polars as pl
+from comparisons import Evidence
+from findings import CHOSEN, present, rates, span, stands, words
+from fronts import setting, settings
+from results import Results
+from verdicts import WORDS, Verdict
+
+NOTHING = "Nothing was trained yet: `python experiments/evidence.py`."
+MODELS = {"mlp": "the paper's network", "logistic": "logistic regression"}
+
+
+def in_short(results: Results, evidence: Evidence | None, found: Sequence[Verdict]) -> str:
+    """What holds and what does not, in a few lines."""
+    counts = {word: sum(v.word == word for v in found) for word in WORDS}
+    tally = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    if evidence is None:
+        return f"## In short\n\nOf {len(found)} claims: {tally}."
+    half, matched = (
+        stands(evidence, "forecast_balanced", m) for m in ("balanced_accuracy", "balanced_accuracy@rate")
+    )
+    word = words(evidence, "pfl")
+    lines = [
+        f"- Of {len(found)} claims of the paper: {tally}.",
+        f"- **Gains at a threshold of ½ are mostly label rates.** The federation that the forecast chooses beats "
+        f"{span(half, '.0%')} of random ones in balanced accuracy at ½, and {span(matched, '.0%')} when every model "
+        "predicts as many positives as there are.",
+        f"- **The federation of least loss is no better classifier.** It beats "
+        f"{np.mean(stands(evidence, 'pfl', 'auc')):.0%} of random federations in AUC and "
+        f"{np.mean(stands(evidence, 'pfl', 'loss')):.0%} in log loss, on average over tasks.",
+        f"- **It has smaller gaps between the sexes at equal rates**: EOD {word['eod@rate']}, SPD {word['spd@rate']} "
+        f"(it beats {np.mean(stands(evidence, 'pfl', 'eod@rate')):.0%} and "
+        f"{np.mean(stands(evidence, 'pfl', 'spd@rate')):.0%} of random federations on average).",
+        f"- {_post(evidence)}",
+    ]
+    return "## In short\n\n" + "\n".join(lines)
+
+
+def _post(evidence: Evidence) -> str:
+    found = settings(evidence, tuple(present(evidence, CHOSEN)), ("all_threshold_optimizer_tpr",))
+    won = sum(one.won for one in found)
+    return (
+        f"**All clients with post-processing are fairer still**: in {won} of {len(found)} settings choosing had a "
+        "smaller EOD at equal AUC than all clients with true positive rates equalised."
+    )
+
+
+def label_rates(evidence: Evidence) -> str:
+    """Why F1 and balanced accuracy rise at ½."""
+    more = [(found, random) for _, found, random in rates(evidence, "forecast_balanced")]
+    return (
+        "Every metric of the paper cuts predictions at ½. A federation with more positive labels predicts more "
+        "positives, which raises F1 and balanced accuracy where positives are fewer than half, whatever the model "
+        "knows. The federations that the forecast chooses hold "
+        f"{span([found for found, _ in more])} positive labels, random ones {span([random for _, random in more])}. "
+        "Below: Spearman's ρ with trained balanced accuracy over 200 random federations, and the share of them that "
+        "the chosen one beats. At the *matched rate* every model predicts as many positives as there are."
+    )
+
+
+def random(evidence: Evidence, where: str) -> str:
+    """How to read the table of ways to choose."""
+    return (
+        f"Share of random federations beaten, mean over the design tasks, {MODELS[evidence.model]}; balanced accuracy, "
+        "EOD and SPD at the matched rate. ▲ ▼: clearly better or worse on some task, Holm over the tasks. By task, "
+        f"with p-values and intervals: [tables]({where}#chosen-against-random-at-matched-rates)."
+    )
+
+
+def all_clients(evidence: Evidence, where: str) -> str:
+    """How to read the tables against all clients."""
+    return (
+        "EOD at the matched rate of the federation of least loss, of random ones, and of a model of all clients: as it "
+        "is, reweighed, and with group thresholds that equalise true positive rates or odds. A *setting* is a way of "
+        "choosing on one task; only intervals that exclude zero count "
+        f"([tables]({where}#chosen-against-all-clients)). *Equal AUC*: not lower by more than .005."
+    )
+
+
+def held_out(evidence: Evidence) -> str:
+    """What was registered, and what came."""
+    smaller = []
+    for task in evidence.held_out():
+        for kind in present(evidence, ("pfl", "forecast_balanced", "forecast_auc")):
+            one = setting(evidence, task, kind, "all_threshold_optimizer_tpr")
+            smaller.append(one is not None and one.won)
+    return (
+        "A task with areas as clients, and a year, that no decision of the design used, registered in "
+        "`experiments/HELD_OUT.md` before any number was seen, and run once. Share of random federations beaten; Holm "
+        f"over the five metrics. Smaller EOD than all clients with post-processing at equal AUC: {sum(smaller)} of "
+        f"{len(smaller)} choices."
+    )
+
+
+def purpose(results: Results, evidence: Evidence | None) -> str:
+    """What choosing is for."""
+    if evidence is None:
+        return ""
+    share = [rows_share(evidence, task) for task in evidence.design()]
+    lost, by_size = (
+        [
+            one.value
+            for task in evidence.design()
+            if (one := evidence.minus(task, kind, "all", "auc")) is not None
+        ]
+        for kind in ("pfl", "size")
+    )
+    lines = [
+        "## What choosing is for\n",
+        "- **Fairness at equal rates, without touching the model**: smaller gaps than random federations and than all "
+        "clients as they are. Group thresholds or reweighing do more where they may be used.",
+        f"- **Cost**: five clients of about 50 train in place of all, with {span(share, '.0%')} of the rows. AUC "
+        f"changes by {span(lost, '+.3f')} against all clients; for the five with most rows by {span(by_size, '+.3f')}. If "
+        "only AUC counts, take the largest clients.",
+    ]
+    return "\n".join([*lines, *_dirty(results)])
+
+
+def rows_share(evidence: Evidence, task: str) -> float:
+    """Rows of the federation of least loss over the rows of all clients."""
+    found, everyone = (evidence.mean(task, kind, "rows") for kind in ("pfl", "all"))
+    return (found or 0.0) / everyone if everyone else float("nan")
+
+
+def _dirty(results: Results) -> list[str]:
+    found = dirty_tables.by_dirt(results)
+    if not found:
+        return []
+    made = [one for evidence in found.values() for one in dirty_tables.mended(evidence)]
+    won = [one for one in made if one.won]
+    worst = results.tables["dirty"].filter(pl.col("kind") == "pfl")["auc"].min()
+    return [
+        f"- **Dirty pools, with care.** Below, three in ten clients hold broken data (logistic regression; EOD after "
+        f"true positive rates were equalised on both sides). In {len(won)} of {len(made)} cases chosen clients had a "
+        "smaller EOD than all clients at equal AUC. But mutual information cannot tell inverted labels from right "
+        f"ones: where all chosen clients held them, AUC fell to {worst:.2f}. Read the [alerts](limits.md) of chosen "
+        "clients."
+    ]
+
+
+def bearing(evidence: Evidence | None) -> str:
+    """What the figures cannot carry."""
+    if evidence is None:
+        return "## What these figures can bear\n\nNothing yet."
+    return (
+        "## What these figures can bear\n\n"
+        "- The rule is strict: on five tasks a chosen federation counts first when it is the best or the worst of 200. "
+        "*Not reproduced* does not mean that there is no effect.\n"
+        "- One country, tabular records, k = 5, ε = 1, the paper's weights, gaps by sex; gaps by race are in the "
+        "tables. Intervals over splits rest on three of them.\n"
+        "- Five tasks were used to design the product; the held-out ones were not.\n"
+        "- The paper correlates *weighted* accuracy, which is ambiguous; its records were not capped."
+    )
+
+
+def protocol(evidence: Evidence | None) -> str:
+    """Data, splits, draws, models."""
+    if evidence is None:
+        return "American Community Survey person records; each state is a client."
+    splits = sorted({len(evidence.grid(task, "random", "auc")[0]) for task in evidence.tasks})
+    return (
+        "American Community Survey person records; each state is a client. 2018 is capped at 20,000 records per state; "
+        f"2024 lacks California, Texas and some variables. {'–'.join(map(str, splits))} splits, 20% of every client's "
+        "rows held out; ten draws of simulated noise on each (ε = 1, δ = 1e-5), k = 5, 200 random federations. Tables "
+        "come from all training rows; models train on 4,000 rows per client on average and are tested on the same "
+        "30,000 held-out rows of *all* clients. Network: MLP 32-32-32, FedAvg, Adam 1e-3, 20 rounds; logistic "
+        "regression is in the tables. Rounds, strategies and samplers are from the runs of version 0.1.0: 24 and 8 "
+        "random federations a task, one split, Adam 1e-4, 50 rounds."
+    )
