@@ -36,7 +36,7 @@ def draw(results: Results, out: Path) -> list[str]:
     """Draw what there is data for; the names of the files."""
     made = []
     for name, make in {
-        "pareto.svg": _pareto,
+        "pareto.svg": pareto,
         "federations.svg": _federations,
         "sizes.svg": _sizes,
         "convergence.svg": _convergence,
@@ -90,7 +90,8 @@ NAMED = {
 }
 
 
-def _pareto(results: Results) -> charts.Spec | None:
+def pareto(results: Results) -> charts.Spec | None:
+    """AUC against EOD at matched rates: random federations and their front, chosen ones, all clients."""
     evidence = load(results)
     if evidence is None:
         return None

@@ -80,7 +80,9 @@ def all_clients(evidence: Evidence, where: str) -> str:
         "EOD at the matched rate of the federation of least loss, of random ones, and of a model of all clients: as it "
         "is, reweighed, and with group thresholds that equalise true positive rates or odds. A *setting* is a way of "
         "choosing on one task; only intervals that exclude zero count "
-        f"([tables]({where}#chosen-against-all-clients)). *Equal AUC*: not lower by more than .005."
+        f"([tables]({where}#chosen-against-all-clients)). *Equal AUC*: not lower by more than .005. In "
+        "the picture the full line is the front of random federations, the dashed one that of all clients with scores "
+        "shifted between the sexes."
     )
 
 
@@ -117,8 +119,8 @@ def purpose(results: Results, evidence: Evidence | None) -> str:
         "- **Fairness at equal rates, without touching the model**: smaller gaps than random federations and than all "
         "clients as they are. Group thresholds or reweighing do more where they may be used.",
         f"- **Cost**: five clients of about 50 train in place of all, with {span(share, '.0%')} of the rows. AUC "
-        f"changes by {span(lost, '+.3f')} against all clients; for the five with most rows by {span(by_size, '+.3f')}. If "
-        "only AUC counts, take the largest clients.",
+        f"changes by {span(lost, '+.3f')} against all clients, for the five with most rows by "
+        f"{span(by_size, '+.3f')}. If only AUC counts, take the largest clients.",
     ]
     return "\n".join([*lines, *_dirty(results)])
 

@@ -43,6 +43,6 @@ def make(
                     line["eod@rate"] -= 0.01 * shift
                 rows.append(
                     {"task": task, "split": split, "k": clients if kind.startswith("all") else 5, "model": "mlp",
-                     "kind": kind, "draw": draw, "federation": f"f{number}", **line}
+                     "kind": kind, "draw": draw, "federation": f"f{number}", "rows": 100, **line}
                 )  # fmt: skip
     return pl.DataFrame(rows), pl.DataFrame(listed)
