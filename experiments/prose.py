@@ -174,5 +174,6 @@ def protocol(evidence: Evidence | None) -> str:
         "come from all training rows; models train on 4,000 rows per client on average and are tested on the same "
         "30,000 held-out rows of *all* clients. Network: MLP 32-32-32, FedAvg, Adam 1e-3, 20 rounds; logistic "
         "regression is in the tables. Rounds, strategies and samplers are from the runs of version 0.1.0: 24 and 8 "
-        "random federations a task, one split, Adam 1e-4, 50 rounds."
+        "random federations a task, one split, Adam 1e-4, 50 rounds. To run again: `experiments/evidence.py`, "
+        "`experiments/null.py`, `experiments/dirty.py`, `experiments/figures.py`."
     )
