@@ -30,13 +30,13 @@ TITLES = {
 #: Registered in experiments/HELD_OUT.md before any number of theirs was seen.
 HELD_OUT = ("mobility2024areas", "employment2018five")
 KINDS = {
-    "pfl": "least loss (PFL), ε = 1",
+    "pfl": "least loss (PFL)",
     "pfl_exact": "least loss, exact tables",
-    "forecast_balanced": "forecast: balanced accuracy, ε = 1",
-    "forecast_auc": "forecast: AUC, ε = 1",
-    "forecast_rate": "forecast: balanced accuracy at matched rate, ε = 1",
-    "forecast_fair": "forecast: balanced accuracy − EOD at matched rate, ε = 1",
-    "rehearsal": "rehearsal, ε = 1",
+    "forecast_balanced": "forecast: balanced accuracy",
+    "forecast_auc": "forecast: AUC",
+    "forecast_rate": "forecast: the same, matched rate",
+    "forecast_fair": "forecast: the same − EOD",
+    "rehearsal": "rehearsal",
     "label_rate": "largest label rate",
     "label_rate_pool": "label rate nearest the pool's",
     "size": "most rows",

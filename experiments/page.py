@@ -33,7 +33,7 @@ def render(results: Results, figures: Sequence[str], folder: str) -> str:
         dirty_tables.short(results),
         instruments.render(results),
         prose.bearing(evidence),
-        _protocol(results, evidence),
+        prose.protocol(evidence, folder),
         _missing(results),
     ]
     return sections(parts) + "\n"
@@ -89,23 +89,6 @@ def _evidence(results: Results, evidence: Evidence, figures: Sequence[str], fold
             else []
         ),
     ]
-
-
-def _protocol(results: Results, evidence: Evidence | None) -> str:
-    facts = results.facts
-    if not facts:
-        return ""
-    rows = [
-        (task["title"], task["clients"], f"{task['training_rows']:,}", f"{task['positive_rate']:.3f}")
-        for task in facts["tasks"]
-    ]
-    return sections(
-        [
-            "## Data and protocol",
-            table(("task", "clients", "training rows", "positive labels"), rows),
-            prose.protocol(evidence),
-        ]
-    )
 
 
 def _missing(results: Results) -> str:

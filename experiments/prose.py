@@ -8,7 +8,7 @@ import dirty_tables
 import numpy as np
 import polars as pl
 from comparisons import Evidence
-from findings import CHOSEN, present, rates, span, stands, words
+from findings import CHOSEN, REGISTERED, present, rates, span, stands, words
 from fronts import setting, settings
 from results import Results
 from verdicts import WORDS, Verdict
@@ -24,23 +24,31 @@ def in_short(results: Results, evidence: Evidence | None, found: Sequence[Verdic
     if evidence is None:
         return f"## In short\n\nOf {len(found)} claims: {tally}."
     half, matched = (
-        stands(evidence, "forecast_balanced", m) for m in ("balanced_accuracy", "balanced_accuracy@rate")
+        np.mean(stands(evidence, "forecast_balanced", m))
+        for m in ("balanced_accuracy", "balanced_accuracy@rate")
     )
-    word = words(evidence, "pfl")
     lines = [
         f"- Of {len(found)} claims of the paper: {tally}.",
-        f"- **Gains at a threshold of ½ are mostly label rates.** The federation that the forecast chooses beats "
-        f"{span(half, '.0%')} of random ones in balanced accuracy at ½, and {span(matched, '.0%')} when every model "
-        "predicts as many positives as there are.",
-        f"- **The federation of least loss is no better classifier.** It beats "
+        "- **Gains at a threshold of ½ are mostly label rates.** The federation that the forecast chooses beats "
+        f"{half:.0%} of random ones in balanced accuracy at ½, on average over tasks, and {matched:.0%} when every "
+        "model predicts as many positives as there are.",
+        "- **The federation of least loss is a worse classifier than most.** It beats "
         f"{np.mean(stands(evidence, 'pfl', 'auc')):.0%} of random federations in AUC and "
-        f"{np.mean(stands(evidence, 'pfl', 'loss')):.0%} in log loss, on average over tasks.",
-        f"- **It has smaller gaps between the sexes at equal rates**: EOD {word['eod@rate']}, SPD {word['spd@rate']} "
-        f"(it beats {np.mean(stands(evidence, 'pfl', 'eod@rate')):.0%} and "
-        f"{np.mean(stands(evidence, 'pfl', 'spd@rate')):.0%} of random federations on average).",
+        f"{np.mean(stands(evidence, 'pfl', 'loss')):.0%} in log loss.",
+        f"- **Gaps between the sexes at equal rates.** Least loss: {_gaps(evidence, 'pfl')}. The forecast that "
+        f"is asked for a small EOD: {_gaps(evidence, 'forecast_fair')}.",
         f"- {_post(evidence)}",
     ]
     return "## In short\n\n" + "\n".join(lines)
+
+
+def _gaps(evidence: Evidence, kind: str) -> str:
+    """Where a kind stands in EOD and SPD, with the rule's words."""
+    if not present(evidence, [kind]):
+        return "not run"
+    word = words(evidence, kind)
+    eod, spd = (np.mean(stands(evidence, kind, m)) for m in ("eod@rate", "spd@rate"))
+    return f"beats {eod:.0%} in EOD (*{word['eod@rate']}*) and {spd:.0%} in SPD (*{word['spd@rate']}*)"
 
 
 def _post(evidence: Evidence) -> str:
@@ -54,14 +62,16 @@ def _post(evidence: Evidence) -> str:
 
 def label_rates(evidence: Evidence) -> str:
     """Why F1 and balanced accuracy rise at ½."""
-    more = [(found, random) for _, found, random in rates(evidence, "forecast_balanced")]
+    design = evidence.design()
+    more = [(found, random) for task, found, random in rates(evidence, "forecast_balanced") if task in design]
     return (
         "Every metric of the paper cuts predictions at ½. A federation with more positive labels predicts more "
         "positives, which raises F1 and balanced accuracy where positives are fewer than half, whatever the model "
-        "knows. The federations that the forecast chooses hold "
+        "knows. Federations that the forecast chooses hold "
         f"{span([found for found, _ in more])} positive labels, random ones {span([random for _, random in more])}. "
         "Below: Spearman's ρ with trained balanced accuracy over 200 random federations, and the share of them that "
-        "the chosen one beats. At the *matched rate* every model predicts as many positives as there are."
+        "the chosen one beats. At the *matched rate* every model predicts as many positives as there are. (Employment "
+        "has more than half positives.)"
     )
 
 
@@ -90,7 +100,7 @@ def held_out(evidence: Evidence) -> str:
     """What was registered, and what came."""
     smaller = []
     for task in evidence.held_out():
-        for kind in present(evidence, ("pfl", "forecast_balanced", "forecast_auc")):
+        for kind in present(evidence, REGISTERED):
             one = setting(evidence, task, kind, "all_threshold_optimizer_tpr")
             smaller.append(one is not None and one.won)
     return (
@@ -114,10 +124,12 @@ def purpose(results: Results, evidence: Evidence | None) -> str:
         ]
         for kind in ("pfl", "size")
     )
+    fair = [evidence.minus(task, "forecast_fair", "all", "eod@rate") for task in evidence.design()]
+    smaller = sum(one is not None and one.high < 0 for one in fair)
     lines = [
         "## What choosing is for\n",
-        "- **Fairness at equal rates, without touching the model**: smaller gaps than random federations and than all "
-        "clients as they are. Group thresholds or reweighing do more where they may be used.",
+        f"- **Fairness at equal rates**: on {smaller} of {len(evidence.design())} tasks the fair forecast has a "
+        "smaller EOD than all clients as they are. Group thresholds or reweighing do more, where they may be used.",
         f"- **Cost**: five clients of about 50 train in place of all, with {span(share, '.0%')} of the rows. AUC "
         f"changes by {span(lost, '+.3f')} against all clients, for the five with most rows by "
         f"{span(by_size, '+.3f')}. If only AUC counts, take the largest clients.",
@@ -162,18 +174,22 @@ def bearing(evidence: Evidence | None) -> str:
     )
 
 
-def protocol(evidence: Evidence | None) -> str:
+def protocol(evidence: Evidence | None, folder: str) -> str:
     """Data, splits, draws, models."""
+    head = (
+        "## Data and protocol\n\nAmerican Community Survey person records; each state is a client "
+        f"([sizes]({folder}/tables.md#tasks))."
+    )
     if evidence is None:
-        return "American Community Survey person records; each state is a client."
+        return head
     splits = sorted({len(evidence.grid(task, "random", "auc")[0]) for task in evidence.tasks})
     return (
-        "American Community Survey person records; each state is a client. 2018 is capped at 20,000 records per state; "
-        f"2024 lacks California, Texas and some variables. {'–'.join(map(str, splits))} splits, 20% of every client's "
-        "rows held out; ten draws of simulated noise on each (ε = 1, δ = 1e-5), k = 5, 200 random federations. Tables "
-        "come from all training rows; models train on 4,000 rows per client on average and are tested on the same "
-        "30,000 held-out rows of *all* clients. Network: MLP 32-32-32, FedAvg, Adam 1e-3, 20 rounds; logistic "
-        "regression is in the tables. Rounds, strategies and samplers are from the runs of version 0.1.0: 24 and 8 "
-        "random federations a task, one split, Adam 1e-4, 50 rounds. To run again: `experiments/evidence.py`, "
-        "`experiments/null.py`, `experiments/dirty.py`, `experiments/figures.py`."
+        f"{head} 2018 is capped at 20,000 records per state; 2024 lacks California, Texas and some variables. "
+        f"{'–'.join(map(str, splits))} splits, 20% of every client's rows held out; ten draws of simulated noise on "
+        "each (ε = 1, δ = 1e-5), k = 5, 200 random federations. Tables come from all training rows; models train on "
+        "4,000 rows per client on average and are tested on the same 30,000 held-out rows of *all* clients. Network: "
+        "MLP 32-32-32, FedAvg, Adam 1e-3, 20 rounds; logistic regression is in the tables. Rounds, strategies and "
+        "samplers are from the runs of version 0.1.0: 24 and 8 random federations a task, one split, Adam 1e-4, 50 "
+        "rounds. To run again: `experiments/evidence.py`, `experiments/null.py`, `experiments/dirty.py`, "
+        "`experiments/figures.py`."
     )

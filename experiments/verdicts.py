@@ -103,8 +103,9 @@ def words_of_many(p: npt.NDArray[np.float64], good: npt.NDArray[np.bool_]) -> np
     """The word for many claims at once: p-values and sides of shape (claims, comparisons)."""
     clear = holm(p) <= CLEAR
     better, worse = (clear & good).sum(axis=1), (clear & ~good).sum(axis=1)
-    pairs = zip(better.tolist(), worse.tolist(), strict=True)
-    return np.array([by_test(b, w, p.shape[1]) for b, w in pairs], dtype=np.str_)
+    count = p.shape[1]
+    words = np.array([[by_test(b, w, count) for w in range(count + 1)] for b in range(count + 1)])
+    return words[better, worse]
 
 
 def by_criterion(met: Sequence[bool]) -> str:

@@ -80,7 +80,7 @@ def test_instruments_sum_up_raw_tables() -> None:
     text = instruments.render(
         Results(Path(), {}, {"coverage": coverage, "swap_chance": swaps, "audit_power": power})
     )
-    assert "| 1 | 3 | 33% | 67% |" in text
-    assert "| 1 | 2 | 0.30 | 0.50 |" in text
-    assert "| 1 | 1% | 97% | 0% | – |" in text
+    assert "| 1 | 33% | 67% | 0.30 | 0.50 |" in text
+    assert "Income 2018: 33%" in text
+    assert "in 97% of 400 runs" in text
     assert instruments.render(Results(Path(), {})) == ""
