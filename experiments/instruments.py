@@ -78,8 +78,8 @@ def _coverage(results: Results) -> tuple[Cells, str]:
     by = chosen.group_by("epsilon").agg(pl.col("held", "plain").mean())
     least = chosen.group_by("task").agg(pl.col("held").mean()).sort("held").row(0)
     return {e: (f"{held:.0%}", f"{plain:.0%}") for e, held, plain in by.iter_rows()}, (
-        "A selection's 95% interval is corrected for having been selected, the ± is not (`benchmarks/coverage.py`); the "
-        f"interval covers least on {TITLES.get(least[0], least[0])}: {least[1]:.0%}."
+        "A selection's 95% interval is corrected for having been selected, the ± is not (`benchmarks/coverage.py`); "
+        f"the interval covers least on {TITLES.get(least[0], least[0])}: {least[1]:.0%}."
     )
 
 
@@ -104,8 +104,8 @@ def _power(results: Results) -> str:
         return ""
     return (
         f"At ε = 1 an audit finds noise too small by a factor of 1.5 in {here[1.5]['mu_bound']:.0%} of "
-        f"{here[1.5]['audits']} runs by the new bound on μ, and right noise wrongly in {here[1.0]['mu_bound']:.0%}. The "
-        f"bound on ε of version 0.1.0 finds it in {here[1.5]['epsilon_bound']:.0%}."
+        f"{here[1.5]['audits']} runs by the new bound on μ, and right noise wrongly in {here[1.0]['mu_bound']:.0%}. "
+        f"The bound on ε of version 0.1.0 finds it in {here[1.5]['epsilon_bound']:.0%}."
     )
 
 
