@@ -242,7 +242,7 @@ def note(bundle: Bundle, scale: Scale, split: int, seconds: float, out: Path) ->
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--tasks", default=",".join(TASKS), help="names, with commas between")
+    parser.add_argument("--tasks", help="names, with commas between; default all")
     parser.add_argument("--splits", type=int, default=FULL.splits)
     parser.add_argument("--size", type=int, default=FULL.k, help="clients of a federation")
     parser.add_argument("--models", default=",".join(MODELS), help="names, with commas between")
@@ -257,11 +257,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         if options.quick
         else Scale(splits=options.splits, k=options.size, models=tuple(options.models.split(",")))
     )
-    tasks = census.HELD_OUT if options.held_out else tuple(options.tasks.split(","))
-    if options.quick:
-        tasks = ("synthetic",)
-    elif not options.held_out and set(tasks) & set(census.HELD_OUT):
-        parser.error("held-out tasks are evaluated with --held-out, once")
+    wanted = census.HELD_OUT if options.held_out else TASKS
+    tasks = ("synthetic",) if options.quick else tuple((options.tasks or ",".join(wanted)).split(","))
+    if not options.quick and not set(tasks) <= set(wanted):
+        parser.error(f"tasks must be among {', '.join(wanted)}; held-out ones need --held-out, and run once")
     out = options.out or (options.cache / "quick" if options.quick else RESULTS)
     evaluate(tasks, scale, cache=options.cache, out=out, jobs=options.jobs)
 

@@ -42,7 +42,7 @@ def test_a_mixture_reaches_the_goal() -> None:
     x, y = rng.dirichlet([5, 5, 5], 6), rng.dirichlet([5, 5, 5], 6)
     tables, share = fit(TABLE, x, y, rounds=500), rng.dirichlet(np.ones(6))
     goal = 1.1 * nats(np.tensordot(share, tables, axes=1))
-    made = mix_to(tables, ratio(TABLE), x, y, share=share, goal=goal)
+    made = mix_to(tables, ratio(TABLE), x, y, share=share, goal=goal, give=np.ones(6))
     assert nats(np.tensordot(share, made, axes=1)) == pytest.approx(goal, rel=5e-3)
 
 

@@ -62,8 +62,10 @@ def strengthen(table: Floats, goal: float) -> Floats:
     return np.asarray(fit(table * pattern**low, x, y)[0], dtype=np.float64)
 
 
-def mix_to(tables: Floats, pattern: Floats, x: Floats, y: Floats, *, share: Floats, goal: float) -> Floats:
-    """Change the strength of all clients' tables by one t so that their mixture has information `goal`.
+def mix_to(
+    tables: Floats, pattern: Floats, x: Floats, y: Floats, *, share: Floats, goal: float, give: Floats
+) -> Floats:
+    """Change the strength of each client's table by t·give so that their mixture has information `goal`.
 
     Parameters
     ----------
@@ -71,7 +73,11 @@ def mix_to(tables: Floats, pattern: Floats, x: Floats, y: Floats, *, share: Floa
         Shape (clients, a, b), with marginals `x` (clients, a) and `y` (clients, b).
     share
         Shape (clients,): the mixture.
+    give
+        Shape (clients,), in [0, 1]: how far each client's strength may be moved; 0 for one that is known.
     """
+    if not give.any():
+        return tables
     before, at = nats(np.tensordot(share, tables, axes=1)), 0.0
     # Information grows with the square of the strength; the secant then corrects this first guess.
     t = min(max(math.sqrt(max(goal, 0.0) / before) - 1.0, -_FURTHEST), _FURTHEST)
@@ -79,7 +85,7 @@ def mix_to(tables: Floats, pattern: Floats, x: Floats, y: Floats, *, share: Floa
     for _ in range(4):
         if t == at:
             break
-        moved = fit(tables * pattern**t, x, y)
+        moved = fit(tables * pattern ** (t * give[:, None, None]), x, y)
         after = nats(np.tensordot(share, moved, axes=1))
         if (
             abs(after - goal) <= _NEAR * abs(goal)

@@ -13,6 +13,9 @@ known noise variance, τ² the variance between clients, estimated over the pool
    number with little noise), then cell by cell what is left;
 6. the strength of all clients' tables together, so that their mixture has the pool's information.
 
+What a client's release shows clearly stays, whatever the pool is like: a deviation far beyond τ² + v is kept
+(`widened`), and steps 2 and 6 move a client only as far as it is uncertain.
+
 Each client gives one row of non-negative, consistent counts, so federations are still sums of rows.
 Where there is no noise every step is the identity. Derivation and trials: docs/theory/estimation.md.
 """
@@ -28,6 +31,7 @@ from scipy import special
 from ..objective.information import ratio
 from ..schema.layout import Layout
 from . import association
+from .agreement import agree
 from .consistency import Parts, join, split, variances
 from .estimates import Posterior
 from .factors import factor_posterior
@@ -43,7 +47,7 @@ _EMPTY_ERROR = 1.7
 _CAP = 4.0
 #: Observations that the factor 1 on a client's spread is worth.
 _FACTOR_PRIOR = 1.0
-#: Squared deviation, in units of its noise variance, beyond which a pooled cell is kept as it is.
+#: Squared deviation, in units of its variance, beyond which it is kept as it is.
 _DOUBT = 9.0
 
 
@@ -131,25 +135,27 @@ class _Pool:
         # A prior that is wider by a factor is like noise that is smaller by it.
         mean, left = factor_posterior(deviation, noise / self.factor[:, None], spread)
         unsure = np.divide(left, spread, out=np.ones_like(left), where=spread > 0)
+        left *= self.factor[:, None]
         shrunk = np.empty_like(mean)
         for variable, (_, pool, _, _) in enumerate(found):
             here = self.layout.marginal(variable)
-            level = np.maximum(pool + mean[:, here], FLOOR * np.minimum(unsure[:, here], 1.0) * pool)
-            # Floors lift the rare levels of every client; scaled back, they sum to the pool again.
-            joint = (level * self.share[:, None])[None]
-            shrunk[:, here] = fit(joint, self.share[None], pool[None], rounds=ROUNDS)[0]
-            shrunk[:, here] /= shrunk[:, here].sum(axis=1, keepdims=True)
-        return shrunk, left * self.factor[:, None]
+            # Floors lift the rare levels of every client; what is uncertain pays for it.
+            floor = FLOOR * np.minimum(unsure[:, here], 1.0) * pool
+            shrunk[:, here] = agree(pool + mean[:, here], left[:, here], floor, share=self.share, pool=pool)
+        return shrunk, left
 
     def _levels(self, variable: int) -> tuple[Floats, Floats, Floats, Floats]:
-        """Deviation of a variable's levels from the pool's, the pool's, their noise and spread."""
+        """Deviation of a variable's levels from the pool's, the pool's, their noise variance and spread.
+
+        The effect has covariance v·(I − J/a), so one level has noise variance v·(1 − 1/a).
+        """
         levels = self.layout.sizes[variable]
         here = self.layout.marginal(variable)
         own = self.parts.effects[:, here] / self.sizes[:, None] + 1.0 / levels
         pool = np.maximum(self.share @ own, 0.0)
         pool = pool / pool.sum() if pool.sum() > 0 else np.full(levels, 1.0 / levels)
-        v = (self.variances.effects[variable] / self.sizes**2)[:, None]
-        return own - pool, pool, v, self._between(own - pool, v * (1.0 - 1.0 / levels))
+        v = ((1.0 - 1.0 / levels) * self.variances.effects[variable] / self.sizes**2)[:, None]
+        return own - pool, pool, v, self._between(own - pool, v)
 
     def _spread_factor(self, found: list[tuple[Floats, Floats, Floats, Floats]]) -> Floats:
         """How much wider than the pool's a client's own spread is: a factor on every τ².
@@ -159,11 +165,10 @@ class _Pool:
         by `_FACTOR_PRIOR` observations.
         """
         top, bottom, known = (np.zeros(len(self.sizes)) for _ in range(3))
-        for deviation, pool, v, tau in found:
-            noise = v * (1.0 - 1.0 / len(pool))
-            whole = np.asarray(tau + noise)
+        for deviation, _, v, tau in found:
+            whole = np.asarray(tau + v)
             weight = np.divide(tau, whole**2, out=np.zeros_like(whole), where=whole > 0)
-            top += np.sum(weight * (deviation**2 - noise), axis=1)
+            top += np.sum(weight * (deviation**2 - v), axis=1)
             bottom += np.sum(weight * tau, axis=1)
             known += 0.5 * np.sum(weight * tau, axis=1)
         factor = np.divide(np.maximum(top, 0.0), bottom, out=np.ones_like(top), where=bottom > 0)
@@ -202,27 +207,34 @@ class _Pool:
         v = (self.noise[j] / self.sizes**2)[:, None]
         direction = association.direction(pool).ravel()
         along = residual @ direction
-        keep_along = _keep(self.factor[:, None] * self._between(along[:, None], v), v)
+        tau = self.factor[:, None] * self._between(along[:, None], v)
+        keep_along = _keep(widened(tau, along[:, None], v), v)
         residual -= along[:, None] * direction
         v_cell = v * _free(a, b)
         spread = self._spread(residual, pool.ravel(), v_cell)
-        keep_rest = _keep(self.factor[:, None] * spread * pool.ravel(), v_cell)
+        tau = self.factor[:, None] * spread * pool.ravel()
+        keep_rest = _keep(widened(tau, residual, v_cell), v_cell)
         rest = (keep_rest * residual).reshape(clients, a, b)
         moved = predicted + rest + (keep_along * along[:, None] * direction).reshape(clients, a, b)
         floor = FLOOR * (1.0 - keep_rest).reshape(clients, a, b) * predicted
         posterior.direction[self.layout.slice(j)] = direction
         posterior.strength[:, j] = (keep_along * v)[:, 0]
         posterior.spread[j] = spread
-        table, posterior.gap[j] = self._restore(np.maximum(moved, floor), pool, x, y, self._pool_noise(j))
+        table, posterior.gap[j] = self._restore(
+            np.maximum(moved, floor), pool, x, y, v=self._pool_noise(j), give=1.0 - keep_along[:, 0]
+        )
         return table
 
-    def _restore(self, tables: Floats, pool: Floats, x: Floats, y: Floats, v: float) -> tuple[Floats, float]:
+    def _restore(
+        self, tables: Floats, pool: Floats, x: Floats, y: Floats, *, v: float, give: Floats
+    ) -> tuple[Floats, float]:
         """Fit clients' tables to their marginals, and their mixture to the pool's information (step 6).
 
         Counts cannot be negative, so noise raises the near-empty cells of every client and weakens the
         association of their mixture. The gap to the pool's is closed as far as it is beyond the pool's own
-        error (a James–Stein factor): closing it completely would pass the pool's noise to the search. Returns
-        the tables and what is left of the gap.
+        error (a James–Stein factor): closing it completely would pass the pool's noise to the search. A client
+        gives in proportion to `give`, the part of its own strength that it did not keep. Returns the tables and
+        what is left of the gap.
         """
         fitted = fit(tables, x, y, rounds=ROUNDS)
         pattern = ratio(pool)
@@ -236,7 +248,8 @@ class _Pool:
         if believed == 0.0 or present <= 0.0:
             return fitted, gap
         goal = present + believed * gap
-        return association.mix_to(fitted, pattern, x, y, share=self.share, goal=goal), (1.0 - believed) * gap
+        moved = association.mix_to(fitted, pattern, x, y, share=self.share, goal=goal, give=give)
+        return moved, (1.0 - believed) * gap
 
     def _between(self, deviation: Floats, v: Floats) -> Floats:
         """Between-client variance of each column by the method of moments, never negative.
@@ -274,6 +287,16 @@ def positive(totals: Floats, variance: float) -> Floats:
     # Far below zero the sum cancels; there its expansion is exact.
     far = np.minimum(z, -25.0)
     return np.asarray(s * np.where(z > -25.0, mean, (1.0 - 2.0 / far**2) / -far))
+
+
+def widened(tau: Floats, deviation: Floats, v: Floats) -> Floats:
+    """τ² of each client, wider where its own deviation says so: τ² + max(d² − 9(τ² + v), 0).
+
+    Clients are not drawn from one normal law: with a common τ² a client that is d standard deviations off
+    would be biased by d·v/√(τ² + v), without bound. Here a deviation within three standard deviations is
+    shrunk as before, and the bias of one far beyond goes to zero.
+    """
+    return np.asarray(tau + np.maximum(deviation**2 - _DOUBT * (tau + v), 0.0))
 
 
 def _free(a: int, b: int) -> float:

@@ -14,7 +14,16 @@ from ..objective.weights import Weights
 from ..pool.pool import Pool
 from .constraints import Limits
 from .control import Control
-from .evidence import Evidence, contributions, frequency, nearest_swap, redraw_count, standard_error
+from .evidence import (
+    Evidence,
+    Redraws,
+    contributions,
+    frequency,
+    interval,
+    nearest_swap,
+    redraw_count,
+    standard_error,
+)
 from .outcome import Found, Method, Outcome
 from .point import Point
 from .problem import PFL, Problem
@@ -64,7 +73,7 @@ class Inquiry:
         asked = self.evidence != "none"
         gap = nearest_swap(self.problem, chosen.limits, outcome, control) if asked else None
         certificate = self._certificate(outcome, status, gap, error)
-        shares, redraws = self._frequency(chosen, control)
+        redrawn = self._redraws(chosen, control)
         others = [entry for entry in outcome.ranked if entry[1] != members][: self.alternatives]
         return Selection(
             clients=self._names(members),
@@ -72,6 +81,7 @@ class Inquiry:
             loss=outcome.loss,
             terms=terms(self.estimates, np.asarray(members)),
             std_error=error,
+            interval=self._interval(outcome, redrawn),
             method=chosen.method.name,
             status=status,
             evaluations=sum(entry.outcome.evaluations for entry in found),
@@ -86,8 +96,8 @@ class Inquiry:
             contributions=contributions(self.problem, members, evidence=self.evidence, seed=self.seed)
             if asked
             else (),
-            frequency=shares,
-            redraws=redraws,
+            frequency=redrawn.frequency,
+            redraws=redrawn.made,
             trace=outcome.trace,
             sizes=tuple(
                 Point(k=entry.size, loss=entry.outcome.loss, clients=self._names(entry.outcome.members))
@@ -132,11 +142,18 @@ class Inquiry:
             gap=gap[0] if gap else None,
         )
 
-    def _frequency(self, chosen: Searched, control: Control) -> tuple[dict[str, float], int]:
-        """How often each client is chosen when the noise is redrawn, and the number of redraws."""
+    def _interval(self, outcome: Outcome, redrawn: Redraws) -> tuple[float, float] | None:
+        if not self.is_pfl:
+            return None
+        return interval(
+            self.estimates, outcome.members, self.weights, loss=outcome.loss, optimism=redrawn.optimism
+        )
+
+    def _redraws(self, chosen: Searched, control: Control) -> Redraws:
+        """What comes out when the noise is redrawn."""
         redraws = redraw_count(self.estimates, self.problem, self.evidence) if self.is_pfl else 0
         if not redraws or control.stopped():
-            return {}, 0
+            return Redraws({}, 0, ())
         return frequency(
             self.estimates,
             self.weights,

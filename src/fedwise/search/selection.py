@@ -68,6 +68,9 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         The minimised loss, and the four information terms in bits.
     std_error
         Standard error of the loss under the privacy noise; ``None`` where it is not known.
+    interval
+        Where the true loss lies (95%). With redraws of the noise it is corrected for the federation having
+        been selected, so its middle is above `loss`. ``None`` where it is not known.
     method, status
         How it was searched, and what that proves: see `STATUS_SENTENCES`.
     evaluations, seconds, seed
@@ -117,6 +120,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     agreed: int = 0
     sizes: tuple[Point, ...] = ()
     forecast: tuple[ForecastValue, ...] = ()
+    interval: tuple[float, float] | None = None
     constraints: dict[str, Any] = {}
     objective: str = "pfl"
     weights: Weights = Weights()
@@ -131,6 +135,15 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     def sentence(self) -> str:
         """The status in words."""
         return STATUS_SENTENCES[self.status]
+
+    @property
+    def interval_text(self) -> str:
+        """The interval in words; empty where it is not known, or no wider than a number."""
+        if self.interval is None or self.interval[0] == self.interval[1]:
+            return ""
+        corrected = "corrected" if self.redraws else "not corrected"
+        low, high = self.interval
+        return f"likely within {low:.4f} to {high:.4f} (95%, {corrected} for having been selected)"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -156,6 +169,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         lines = [
             ("federation", ", ".join(self.clients)),
             ("loss", f"{self.loss:.6f}{_plus_minus(self.std_error)}"),
+            *(("true loss", text) for text in [self.interval_text] if text),
             *(
                 (name.replace("_", " "), f"{value:.6f} bits")
                 for name, value in msgspec.to_builtins(self.terms).items()

@@ -30,6 +30,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     noise_statement: str
     assumptions: list[Assumption]
     forecast: list[Measure]
+    interval: str = ""
 
 
 class SearchSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +64,7 @@ def verdict_of(selection: Selection, candidates: int) -> Verdict:
         noise_statement=selection.certificate.noise_statement,
         assumptions=list(selection.certificate.assumptions),
         forecast=[],
+        interval=selection.interval_text,
     )
 
 
