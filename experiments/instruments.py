@@ -78,7 +78,7 @@ def _coverage(results: Results) -> tuple[Cells, str]:
     by = chosen.group_by("epsilon").agg(pl.col("held", "plain").mean())
     least = chosen.group_by("task").agg(pl.col("held").mean()).sort("held").row(0)
     return {e: (f"{held:.0%}", f"{plain:.0%}") for e, held, plain in by.iter_rows()}, (
-        "A selection's 95% interval is corrected for having been selected, the ± is not (`benchmarks/coverage.py`); "
+        "A selection's 95% interval is corrected for having been selected, the ± is not (benchmarks/coverage.py); "
         f"the interval covers least on {TITLES.get(least[0], least[0])}: {least[1]:.0%}."
     )
 
@@ -90,7 +90,7 @@ def _swaps(results: Results) -> tuple[Cells, str]:
         return {}, _stored(found, "Chance that some swap is truly better, stated and found:")
     by = found.group_by("epsilon").agg(pl.col("chance", "better").mean())
     return {e: (f"{stated:.2f}", f"{true:.2f}") for e, stated, true in by.iter_rows()}, (
-        "A selection also states the chance that some single swap is truly better (`benchmarks/certificate.py`)."
+        "A selection also states the chance that some single swap is truly better (benchmarks/certificate.py)."
     )
 
 

@@ -17,18 +17,22 @@ NOTHING = "Nothing was trained yet: `python experiments/evidence.py`."
 MODELS = {"mlp": "the paper's network", "logistic": "logistic regression"}
 
 
+def tally(found: Sequence[Verdict]) -> str:
+    """How many claims got each word."""
+    counts = {word: sum(v.word == word for v in found) for word in WORDS}
+    return ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+
+
 def in_short(results: Results, evidence: Evidence | None, found: Sequence[Verdict]) -> str:
     """What holds and what does not, in a few lines."""
-    counts = {word: sum(v.word == word for v in found) for word in WORDS}
-    tally = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
     if evidence is None:
-        return f"## In short\n\nOf {len(found)} claims: {tally}."
+        return f"## In short\n\nOf {len(found)} claims: {tally(found)}."
     half, matched = (
         np.mean(stands(evidence, "forecast_balanced", m))
         for m in ("balanced_accuracy", "balanced_accuracy@rate")
     )
     lines = [
-        f"- Of {len(found)} claims of the paper: {tally}.",
+        f"- Of {len(found)} claims of the paper: {tally(found)}.",
         "- **Gains at a threshold of ½ are mostly label rates.** The federation that the forecast chooses beats "
         f"{half:.0%} of random ones in balanced accuracy at ½, on average over tasks, and {matched:.0%} when every "
         "model predicts as many positives as there are.",
@@ -51,12 +55,25 @@ def _gaps(evidence: Evidence, kind: str) -> str:
     return f"beats {eod:.0%} in EOD (*{word['eod@rate']}*) and {spd:.0%} in SPD (*{word['spd@rate']}*)"
 
 
-def _post(evidence: Evidence) -> str:
+def beaten_post(evidence: Evidence) -> tuple[int, int]:
+    """Settings in which choosing has a smaller EOD at equal AUC than all clients with post-processing, and all."""
     found = settings(evidence, tuple(present(evidence, CHOSEN)), ("all_threshold_optimizer_tpr",))
-    won = sum(one.won for one in found)
+    return sum(one.won for one in found), len(found)
+
+
+def beaten_dirty(results: Results) -> tuple[int, int]:
+    """The same in pools with broken data, with post-processing on both sides."""
+    made = [
+        one for evidence in dirty_tables.by_dirt(results).values() for one in dirty_tables.mended(evidence)
+    ]
+    return sum(one.won for one in made), len(made)
+
+
+def _post(evidence: Evidence) -> str:
+    won, every = beaten_post(evidence)
     return (
-        f"**All clients with post-processing are fairer still**: in {won} of {len(found)} settings choosing had a "
-        "smaller EOD at equal AUC than all clients with true positive rates equalised."
+        f"**All clients with post-processing are fairer still**: in {won} of {every} settings choosing had a smaller "
+        "EOD at equal AUC than all clients with true positive rates equalised."
     )
 
 
@@ -156,18 +173,15 @@ def rows_share(evidence: Evidence, task: str) -> float:
 
 
 def _dirty(results: Results) -> list[str]:
-    found = dirty_tables.by_dirt(results)
-    if not found:
+    if "dirty" not in results.tables:
         return []
-    made = [one for evidence in found.values() for one in dirty_tables.mended(evidence)]
-    won = [one for one in made if one.won]
+    won, made = beaten_dirty(results)
     worst = results.tables["dirty"].filter(pl.col("kind") == "pfl")["auc"].min()
     return [
-        f"- **Dirty pools, with care.** Below, three in ten clients hold broken data (logistic regression; EOD after "
-        f"true positive rates were equalised on both sides). In {len(won)} of {len(made)} cases chosen clients had a "
-        "smaller EOD than all clients at equal AUC. But mutual information cannot tell inverted labels from right "
-        f"ones: where all chosen clients held them, AUC fell to {worst:.2f}. Read the [alerts](limits.md) of chosen "
-        "clients."
+        "- **Dirty pools, with care.** Below, three in ten clients hold broken data (logistic regression; EOD after "
+        f"true positive rates were equalised on both sides). In {won} of {made} cases chosen clients had a smaller EOD "
+        "than all clients at equal AUC. But mutual information cannot tell inverted labels from right ones: where all "
+        f"chosen clients held them, AUC fell to {worst:.2f}. Read the [alerts](limits.md) of chosen clients.\n"
     ]
 
 

@@ -11,7 +11,9 @@ import findings
 import instruments
 import page
 import polars as pl
+import prose
 import pytest
+from claims import examine
 from comparisons import load
 from evidence_table import TASKS, make
 from results import Results
@@ -84,3 +86,14 @@ def test_instruments_sum_up_raw_tables() -> None:
     assert "Income 2018: 33%" in text
     assert "in 97% of 400 runs" in text
     assert instruments.render(Results(Path(), {})) == ""
+
+
+def test_readme_says_what_the_page_says() -> None:
+    stored = Results.load(RESULTS)
+    evidence = load(stored)
+    assert evidence is not None
+    text = " ".join((RESULTS.parents[1] / "README.md").read_text(encoding="utf-8").split())
+    section = text.split("## What is not")[1].split("## Learn more")[0]
+    assert prose.tally(examine(stored)) in section
+    for won, every in (prose.beaten_post(evidence), prose.beaten_dirty(stored)):
+        assert f"{won} of {every}" in section
