@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import dirty_tables
 import numpy as np
 import polars as pl
-from comparisons import Evidence, load
+from comparisons import TITLES, Evidence, load
 from findings import CHOSEN, REGISTERED, present, rates, span, stands, words
 from fronts import setting, settings
 from results import Results
@@ -194,10 +194,18 @@ def bearing(evidence: Evidence | None) -> str:
         "- The rule is strict: on five tasks a chosen federation counts first when it is the best or the worst of 200. "
         "*Not reproduced* does not mean that there is no effect.\n"
         "- One country, tabular records, k = 5, ε = 1, the paper's weights, gaps by sex; gaps by race are in the "
-        "tables. Intervals over splits rest on three of them.\n"
+        "tables. Intervals over splits rest on few of them.\n"
         "- Five tasks were used to design the product; the held-out ones were not.\n"
         "- The paper correlates *weighted* accuracy, which is ambiguous; its records were not capped."
     )
+
+
+def _splits(evidence: Evidence) -> str:
+    """How many splits there are: of all tasks alike, or how many of which task."""
+    counts = {task: len(evidence.grid(task, "random", "auc")[0]) for task in evidence.tasks}
+    most = max(counts.values())
+    fewer = [f"{TITLES.get(task, task)} {count}" for task, count in counts.items() if count < most]
+    return f"{most}" + (f" ({', '.join(fewer)})" if fewer else "")
 
 
 def protocol(evidence: Evidence | None, folder: str) -> str:
@@ -208,10 +216,9 @@ def protocol(evidence: Evidence | None, folder: str) -> str:
     )
     if evidence is None:
         return head
-    splits = sorted({len(evidence.grid(task, "random", "auc")[0]) for task in evidence.tasks})
     return (
         f"{head} 2018 is capped at 20,000 records per state; 2024 lacks California, Texas and some variables. "
-        f"{'–'.join(map(str, splits))} splits, 20% of every client's rows held out; ten draws of simulated noise on "
+        f"{_splits(evidence)} splits, 20% of every client's rows held out; ten draws of simulated noise on "
         "each (ε = 1, δ = 1e-5), k = 5, 200 random federations. Tables come from all training rows; models train on "
         "4,000 rows per client on average and are tested on the same 30,000 held-out rows of *all* clients. Network: "
         "MLP 32-32-32, FedAvg, Adam 1e-3, 20 rounds; logistic regression is in the tables. Rounds, strategies and "
