@@ -43,7 +43,7 @@ def short(results: Results) -> str:
     for dirt, evidence in by_dirt(results).items():
         pairs = [
             f"{_mean(evidence, kind, metric):.3f}"
-            for metric, kinds in (("auc", ("pfl", "all")), ("loss", ("pfl", "all")), ("eod@rate", BOTH))
+            for metric, kinds in (("auc", ("pfl", "all")), ("eod@rate", BOTH))
             for kind in kinds
         ]
         found = mended(evidence)
@@ -56,8 +56,8 @@ def short(results: Results) -> str:
             )
         )
     columns = (
-        "broken in 30% of clients", "of the chosen", "AUC chosen", "AUC all", "log loss chosen", "log loss all",
-        "EOD chosen, equalised", "EOD all, equalised", "smaller, equal AUC",
+        "broken in 30% of clients", "of the chosen", "AUC chosen", "AUC all", "EOD chosen", "EOD all",
+        "smaller, equal AUC",
     )  # fmt: skip
     return table(columns, rows) if rows else ""
 
