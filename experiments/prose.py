@@ -180,7 +180,7 @@ def _dirty(results: Results) -> list[str]:
         "- **Dirty pools, with care.** Below, three in ten clients hold broken data (logistic regression; EOD after "
         f"true positive rates were equalised on both sides). In {won} of {made} cases chosen clients had a smaller EOD "
         "than all clients at equal AUC. But mutual information cannot tell inverted labels from right ones: where all "
-        f"chosen clients held them, AUC fell to {worst:.2f}. Read the [alerts](limits.md) of chosen clients.\n"
+        f"chosen clients held them, AUC fell to {worst:.2f}. Read the [alerts](limits.md) of chosen clients."
     ]
 
 
@@ -203,21 +203,21 @@ def _splits(evidence: Evidence) -> str:
     """How many splits there are: of all tasks alike, or how many of which task."""
     counts = {task: len(evidence.grid(task, "random", "auc")[0]) for task in evidence.tasks}
     most = max(counts.values())
-    fewer = [f"{TITLES.get(task, task)} {count}" for task, count in counts.items() if count < most]
-    return f"{most}" + (f" ({', '.join(fewer)})" if fewer else "")
+    fewer = [f"{TITLES.get(task, task)}: {count}" for task, count in counts.items() if count < most]
+    return f"{most} splits" + (f" ({'; '.join(fewer)})" if fewer else "")
 
 
 def protocol(evidence: Evidence | None, folder: str) -> str:
     """Data, splits, draws, models."""
     head = (
-        "## Data and protocol\n\nAmerican Community Survey person records; each state is a client "
+        "## Data and protocol\n\nAmerican Community Survey person records; each state is a client, areas in Mobility "
         f"([sizes]({folder}/tables.md#tasks))."
     )
     if evidence is None:
         return head
     return (
         f"{head} 2018 is capped at 20,000 records per state; 2024 lacks California, Texas and some variables. "
-        f"{_splits(evidence)} splits, 20% of every client's rows held out; ten draws of simulated noise on "
+        f"{_splits(evidence)}, 20% of every client's rows held out; ten draws of simulated noise on "
         "each (ε = 1, δ = 1e-5), k = 5, 200 random federations. Tables come from all training rows; models train on "
         "4,000 rows per client on average and are tested on the same 30,000 held-out rows of *all* clients. Network: "
         "MLP 32-32-32, FedAvg, Adam 1e-3, 20 rounds; logistic regression is in the tables. Rounds, strategies and "
