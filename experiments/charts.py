@@ -198,3 +198,73 @@ def scatter(
     if independent:
         found["resolve"] = {"scale": {"x": "independent", "y": "independent"}}
     return found
+
+
+#: Named models in the picture of AUC against EOD: colour and shape.
+MARKS = {
+    "least loss": (LIGHT["chosen"], "diamond"),
+    "forecast: balanced accuracy": ("#009e73", "triangle-up"),
+    "forecast: AUC": ("#00664a", "triangle-down"),
+    "forecast: fair": ("#56b4e9", "square"),
+    "largest label rate": ("#e69f00", "square"),
+    "all clients": ("#1b1d22", "circle"),
+    "all, reweighed": ("#8b5a2b", "cross"),
+    "all, TPR equalised": ("#cc79a7", "triangle-right"),
+    "all, odds equalised": ("#d55e00", "triangle-left"),
+}
+
+
+def fronts(table: pl.DataFrame) -> Spec:
+    """AUC against EOD, one panel a task. Columns ``title, group, auc, eod, front``; random ones as a cloud.
+
+    The full line is the front of the random federations, the dashed one that of all clients with scores that are
+    shifted between the groups.
+    """
+    names = [name for name in MARKS if name in set(table["group"])]
+    x, y = _number("eod", "EOD at matched rate (less is fairer)"), _number("auc", "AUC (more is better)")
+    place = {"x": x, "y": y}
+    cloud = {
+        "transform": [{"filter": "datum.group == 'random'"}],
+        "mark": {"type": "point", "filled": True, "size": 14, "opacity": 0.55, "color": COLOURS["random"]},
+        "encoding": place,
+    }
+    edge = {
+        "transform": [{"filter": "datum.front"}],
+        "mark": {
+            "type": "line",
+            "color": COLOURS["matched"],
+            "strokeWidth": 1.5,
+            "interpolate": "step-after",
+        },
+        "encoding": {**place, "order": {"field": "eod"}},
+    }
+    moved = {
+        "transform": [{"filter": "datum.group == 'shifted'"}],
+        "mark": {"type": "line", "color": "#1b1d22", "strokeWidth": 1.2, "strokeDash": [4, 3]},
+        "encoding": {**place, "order": {"field": "eod"}},
+    }
+    named = {
+        "transform": [{"filter": "datum.group != 'random' && datum.group != 'shifted'"}],
+        "mark": {"type": "point", "filled": True, "size": 90, "opacity": 0.95},
+        "encoding": {
+            **place,
+            "color": {
+                "field": "group", "type": "nominal", "title": None,
+                "scale": {"domain": names, "range": [MARKS[name][0] for name in names]},
+            },
+            "shape": {
+                "field": "group", "type": "nominal", "title": None,
+                "scale": {"domain": names, "range": [MARKS[name][1] for name in names]},
+            },
+        },
+    }  # fmt: skip
+    return {
+        "data": _values(table),
+        "facet": {
+            "field": "title", "type": "nominal", "title": None,
+            "sort": table["title"].unique(maintain_order=True).to_list(),
+        },
+        "columns": 3,
+        "spec": {"layer": [cloud, edge, moved, named], "width": 240, "height": 200},
+        "resolve": {"scale": {"x": "independent", "y": "independent"}},
+    }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import claims_search as search
 import claims_theory as theory
 import claims_trained as trained
 from results import Results
@@ -11,7 +12,7 @@ from verdicts import Verdict
 def examine(results: Results) -> list[Verdict]:
     """A verdict for every claim."""
     made = [theory.scales, theory.audit, theory.delta, theory.orders, theory.optimality]
-    made += [trained.runtime, trained.listed, trained.correlation]
+    made += [search.runtime, search.listed, trained.correlation]
     return [
         *(make(results) for make in made),
         trained.trained(
@@ -33,5 +34,5 @@ def examine(results: Results) -> list[Verdict]:
             results, "sampler", ("ucb_cs", "fed_sampling", "threshold", "cluster_fl"),
             "UCB-CS, FedSampling, Threshold and ClusterFL on random federations",
         ),
-        trained.noise_robust(results),
+        search.noise_robust(results),
     ]  # fmt: skip

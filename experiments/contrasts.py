@@ -1,4 +1,8 @@
-"""Statistics of the results: differences with intervals, and where a federation stands among random ones."""
+"""Contrasts in the runs of version 0.1.0: groups of trainings, Welch's interval, ranks among random federations.
+
+Welch's interval asks whether one federation differs from the *average* random one, which nearly all do; it is kept
+because `experiments/null.py` measures how often it misleads. Verdicts use ranks.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from ranks import Rank, larger, rank
 from scipy.stats import t
 
 Floats = npt.NDArray[np.float64]
-#: Metrics where more is better; of the others less is.
-LARGER = frozenset({"accuracy", "balanced_accuracy", "f1", "auc"})
 SHOWN = {"accuracy": "accuracy", "f1": "F1", "eod": "EOD by sex", "spd": "SPD by sex"}
 
 
@@ -30,7 +33,7 @@ class Difference:
         """``better``, ``worse`` or ``no clear difference`` for the first group."""
         if math.isnan(self.low) or self.low <= 0 <= self.high:
             return "no clear difference"
-        return "better" if (self.value > 0) == (metric in LARGER) else "worse"
+        return "better" if (self.value > 0) == larger(metric) else "worse"
 
     @property
     def interval(self) -> str:
@@ -56,12 +59,6 @@ def difference(first: Floats, second: Floats) -> Difference:
     return Difference(gap, gap - reach, gap + reach, len(first), len(second))
 
 
-def standing(value: float, population: Floats, metric: str) -> float:
-    """Share of the population that `value` beats, ties counted half."""
-    worse = population < value if metric in LARGER else population > value
-    return float(np.mean(worse) + np.mean(population == value) / 2)
-
-
 def pick(
     runs: pl.DataFrame,
     metric: str,
@@ -78,6 +75,13 @@ def pick(
         & (pl.col("strategy") == strategy) & (pl.col("sampler") == sampler)
     )  # fmt: skip
     return found.get_column(metric).to_numpy().astype(np.float64)
+
+
+def place(runs: pl.DataFrame, metric: str, *, task: str, k: int, group: str, **rival: str) -> Rank | None:
+    """The mean over seeds of one federation, ranked among random ones, which may be trained by another method."""
+    chosen = pick(runs, metric, task=task, k=k, group=group)
+    random = pick(runs, metric, task=task, k=k, group="random", **rival)
+    return rank(float(chosen.mean()), random, metric) if len(chosen) and len(random) else None
 
 
 def rounds_to(curves: pl.DataFrame, *, metric: str, target: float) -> pl.DataFrame:

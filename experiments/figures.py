@@ -16,8 +16,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import charts
 import long_tables
+import noise_figures
 import page
+from comparisons import TITLES, load
 from contrasts import SHOWN
+from fronts import GAP, front
 from results import Results
 from store import RESULTS
 
@@ -33,6 +36,7 @@ def draw(results: Results, out: Path) -> list[str]:
     """Draw what there is data for; the names of the files."""
     made = []
     for name, make in {
+        "pareto.svg": pareto,
         "federations.svg": _federations,
         "sizes.svg": _sizes,
         "convergence.svg": _convergence,
@@ -40,12 +44,12 @@ def draw(results: Results, out: Path) -> list[str]:
         "epsilon_trained.svg": _epsilon_trained,
         "race.svg": _race,
         "calibration.svg": _calibration,
-        "noise_bias.svg": _noise_bias,
-        "noise_spread.svg": _noise_spread,
-        "noise_orders.svg": _noise_orders,
-        "audit_auc.svg": _audit_auc,
-        "audit_tpr.svg": _audit_tpr,
-        "audit_roc.svg": _audit_roc,
+        "noise_bias.svg": noise_figures.noise_bias,
+        "noise_spread.svg": noise_figures.noise_spread,
+        "noise_orders.svg": noise_figures.noise_orders,
+        "audit_auc.svg": noise_figures.audit_auc,
+        "audit_tpr.svg": noise_figures.audit_tpr,
+        "audit_roc.svg": noise_figures.audit_roc,
     }.items():
         spec = make(results)
         if spec is not None:
@@ -70,6 +74,43 @@ def _plain(results: Results) -> pl.DataFrame | None:
 def _melt(table: pl.DataFrame, metrics: dict[str, str]) -> pl.DataFrame:
     long = table.unpivot(on=list(metrics), index=["title", "group", "k"], variable_name="metric")
     return long.with_columns(pl.col("metric").replace(metrics))
+
+
+#: Kinds of evidence in the picture of fronts, by the names there.
+NAMED = {
+    "pfl": "least loss",
+    "forecast_balanced": "forecast: balanced accuracy",
+    "forecast_auc": "forecast: AUC",
+    "forecast_fair": "forecast: fair",
+    "label_rate": "largest label rate",
+    "all": "all clients",
+    "all_reweighed": "all, reweighed",
+    "all_threshold_optimizer_tpr": "all, TPR equalised",
+    "all_threshold_optimizer_eo": "all, odds equalised",
+}
+
+
+def pareto(results: Results) -> charts.Spec | None:
+    """AUC against EOD at matched rates: random federations and their front, chosen ones, all clients."""
+    evidence = load(results)
+    if evidence is None:
+        return None
+    rows = []
+    for task in evidence.tasks:
+        title = TITLES.get(task, task)
+        auc, eod = (evidence.grid(task, "random", name)[2].mean(axis=0) for name in ("auc", GAP))
+        for a, e, best in zip(auc.tolist(), eod.tolist(), front(auc, eod).tolist(), strict=True):
+            rows.append({"title": title, "group": "random", "auc": a, "eod": e, "front": best})
+        for kind, name in NAMED.items():
+            a, e = (evidence.mean(task, kind, metric) for metric in ("auc", GAP))
+            if a is not None and e is not None:
+                rows.append({"title": title, "group": name, "auc": a, "eod": e, "front": False})
+        for percent in (0, 25, 50, 75, 100):
+            kind = f"all_shifted_{percent}" if percent else "all"
+            a, e = (evidence.mean(task, kind, metric) for metric in ("auc", GAP))
+            if a is not None and e is not None:
+                rows.append({"title": title, "group": "shifted", "auc": a, "eod": e, "front": False})
+    return charts.fronts(pl.DataFrame(rows).with_columns(pl.col("auc", "eod").round(4)))
 
 
 def _federations(results: Results) -> charts.Spec | None:
@@ -203,110 +244,6 @@ def _calibration(results: Results) -> charts.Spec | None:
         independent=True,
         columns=4,
     )
-
-
-def _noise_bias(results: Results) -> charts.Spec | None:
-    table = results.tables.get("noise_information")
-    if table is None:
-        return None
-    return charts.lines(
-        table, x="snr", y="bias", colour="pair", log_x=True, band=True, width=460,
-        titles=("mean count over noise", "error of I in bits: mean, 5% to 95%"),
-    )  # fmt: skip
-
-
-def _noise_spread(results: Results) -> charts.Spec | None:
-    table = results.tables.get("noise_information")
-    if table is None:
-        return None
-    names = {"delta_corrected": "(PMI − I)/n", "delta_printed": "−(PMI + I)/n, as printed"}
-    long = table.with_columns((pl.col(name) / pl.col("spread")).alias(name) for name in names).unpivot(
-        on=list(names), index=["pair", "snr"], variable_name="gradient", value_name="ratio"
-    )
-    long = long.with_columns(pl.col("gradient").replace(names))
-    return charts.lines(
-        long, x="snr", y="ratio", colour="gradient", facet="pair", log_x=True, domain=[0.5, 2.0],
-        titles=("mean count over noise", "predicted over observed spread"),
-    )  # fmt: skip
-
-
-def _noise_orders(results: Results) -> charts.Spec | None:
-    table = results.tables.get("noise_orders")
-    if table is None:
-        return None
-    long = table.unpivot(
-        on=["misordered", "misordered_unbiased"],
-        index=["bound", "epsilon"],
-        variable_name="kind",
-        value_name="observed",
-    ).with_columns(
-        pl.col("kind").replace({"misordered": "as estimated", "misordered_unbiased": "bias taken out"}),
-        ("ε = " + pl.col("epsilon").cast(pl.String)).alias("panel"),
-    )
-    return charts.scatter(
-        long,
-        x="bound",
-        y="observed",
-        colour="kind",
-        facet="panel",
-        diagonal=True,
-        titles=("bound", "misordered, observed"),
-    )
-
-
-def _audited(results: Results) -> pl.DataFrame | None:
-    table = results.tables.get("audit")
-    if table is None:
-        return None
-    mean = table.group_by(["mode", "attack", "epsilon", "task"], maintain_order=True).agg(
-        pl.col("auc", "auc_theory", "tpr_at_1_percent", "tpr_theory").mean()
-    )
-    return mean.with_columns((pl.col("mode") + ", " + pl.col("attack")).alias("attacked"))
-
-
-def _audit_chart(results: Results, measured: str, theory: str, title: str) -> charts.Spec | None:
-    table = _audited(results)
-    if table is None:
-        return None
-    long = table.unpivot(on=[measured, theory], index=["task", "attacked", "epsilon"], variable_name="source")
-    long = long.with_columns(pl.col("source").replace({measured: "measured", theory: "theory"}))
-    return charts.lines(
-        long,
-        x="epsilon",
-        y="value",
-        colour="attacked",
-        dash="source",
-        facet="task",
-        log_x=True,
-        titles=("ε", title),
-    )
-
-
-def _audit_auc(results: Results) -> charts.Spec | None:
-    return _audit_chart(results, "auc", "auc_theory", "AUC of the attack")
-
-
-def _audit_tpr(results: Results) -> charts.Spec | None:
-    return _audit_chart(results, "tpr_at_1_percent", "tpr_theory", "TPR at 1% FPR")
-
-
-def _audit_roc(results: Results) -> charts.Spec | None:
-    table = results.tables.get("audit_roc")
-    if table is None:
-        return None
-    here = table.filter((pl.col("task") == table["task"][0]) & (pl.col("tpr") > 0) & (pl.col("fpr") > 0))
-    long = here.unpivot(
-        on=["tpr", "theory"], index=["mode", "attack", "epsilon", "fpr"], variable_name="source"
-    )
-    long = long.with_columns(
-        pl.col("source").replace({"tpr": "measured"}),
-        (pl.col("mode") + ", " + pl.col("attack")).alias("panel"),
-        ("ε = " + pl.col("epsilon").cast(pl.String)).alias("budget"),
-    ).filter(pl.col("value") > 0)
-    return charts.lines(
-        long, x="fpr", y="value", colour="budget", dash="source", facet="panel", log_x=True, log_y=True, points=False,
-        titles=("false positive rate", "true positive rate"),
-    )  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -87,7 +87,9 @@ def chosen(results: Results) -> str:
     )  # fmt: skip
     return (
         "## Chosen by forecast, trained\n\n"
-        "Best forecast of balanced accuracy with limits on SPD and EOD, k = 5, ε = 1, for each draw of the noise. "
+        "Best forecast of balanced accuracy with limits on SPD and EOD, k = 5, ε = 1, for each draw of the noise. All "
+        "metrics cut at ½, where a federation with more positive labels looks better "
+        "([why](../results.md#why-label-rates)). "
         "*Beaten by* is the share of random federations with a better balanced accuracy, *of the fair* the share "
         "among those that keep both limits.\n\n" + table(head, rows)
     )

@@ -29,6 +29,8 @@ class Results:
             table = read_table(file)
             if table is not None and table.height:
                 found.tables[file.stem] = table
+        if (folder / "evidence.parquet").is_file():
+            found.tables["evidence"] = pl.read_parquet(folder / "evidence.parquet")
         if (folder / "curves.parquet").is_file():
             found.curves = pl.read_parquet(folder / "curves.parquet")
         return found

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import federations as feds
 import numpy as np
+import polars as pl
 import pytest
-from contrasts import difference, standing
+from contrasts import difference, place
 from scipy.stats import ttest_ind
 
 
@@ -29,10 +30,23 @@ def test_words_follow_the_direction_of_the_metric() -> None:
     assert difference(np.array([1.0]), np.array([0.0, 1.0])).verdict("accuracy") == "no clear difference"
 
 
-def test_standing_counts_ties_half() -> None:
-    population = np.array([0.1, 0.2, 0.2, 0.4])
-    assert standing(0.2, population, "accuracy") == 0.5
-    assert standing(0.05, population, "eod") == 1.0
+def test_place_is_the_rank_of_the_mean_over_seeds() -> None:
+    lines = [("chosen", "fedavg", 0.1), ("chosen", "fedavg", 0.3)]
+    lines += [("random", "fedavg", v) for v in (0.05, 0.2, 0.4)] + [("random", "fedprox", 0.5)]
+    runs = pl.DataFrame(
+        [
+            {"task": "t", "k": 5, "group": g, "strategy": s, "sampler": "full", "accuracy": v, "eod": v}
+            for g, s, v in lines
+        ]
+    )
+    found = place(runs, "accuracy", task="t", k=5, group="chosen")
+    assert found is not None
+    # 0.2 is tied with one random federation and beaten by another.
+    assert (found.as_good, found.as_bad, found.n, found.standing) == (2, 2, 3, 0.5)
+    rival = place(runs, "eod", task="t", k=5, group="chosen", strategy="fedprox")
+    assert rival is not None
+    assert (rival.as_good, rival.n) == (0, 1)
+    assert place(runs, "eod", task="none", k=5, group="chosen") is None
 
 
 def test_random_federations_are_different_and_bounded() -> None:
