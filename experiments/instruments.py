@@ -64,7 +64,7 @@ def _coverage(results: Results) -> tuple[Cells, str]:
     by = chosen.group_by("epsilon").agg(pl.col("held", "plain").mean())
     least = chosen.group_by("task").agg(pl.col("held").mean()).sort("held").row(0)
     return {e: (f"{held:.0%}", f"{plain:.0%}") for e, held, plain in by.iter_rows()}, (
-        "A selection's 95% interval is corrected for having been selected, the ± is not (benchmarks/coverage.py); "
+        "A selection's 95% interval is corrected for having been selected, the ± is not (benchmarks/error_bars.py); "
         f"the interval covers least on {TITLES.get(least[0], least[0])}: {least[1]:.0%}."
     )
 
