@@ -100,3 +100,8 @@ def test_the_command_says_what_is_broken(
     result = CliRunner().invoke(APP, words)
     assert isinstance(result.exception, CheckFailed)
     assert "noise: BROKEN: the noise is smaller than planned" in " ".join(result.output.split())
+
+
+def test_too_few_runs_are_refused_before_anything_runs(small_schema: fw.Schema) -> None:
+    with pytest.raises(FedwiseError, match="runs must be 0 or at least 100, got 40"):
+        audit_budgets(small_schema, make_people(200, 0), [1.0], runs=40)

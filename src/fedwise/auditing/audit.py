@@ -99,10 +99,14 @@ def audit(
     return audit_releases(plan, rows, trials=trials, seed=seed, confidence=confidence)
 
 
+#: Fewest trials of an audit.
+LEAST = 100
+
+
 def check(plan: Plan, rows: pl.DataFrame, *, trials: int, confidence: float) -> None:
     """Refuse an audit that could say nothing."""
-    if trials < 100:
-        raise FedwiseError(f"trials must be at least 100, got {trials}; fewer say nothing")
+    if trials < LEAST:
+        raise FedwiseError(f"trials must be at least {LEAST}, got {trials}; fewer say nothing")
     if not 0 < confidence < 1:
         raise FedwiseError(f"confidence must lie between 0 and 1, got {confidence:g}; 0.999 is the default")
     if not plan.private:

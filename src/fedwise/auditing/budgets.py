@@ -7,11 +7,12 @@ from pathlib import Path
 
 import msgspec
 
+from ..errors import FedwiseError
 from ..files import write_new
 from ..planning import plan
 from ..schema.frame import FrameLike
 from ..schema.schema import Schema
-from .audit import Attack, audit, audit_cells, check
+from .audit import LEAST, Attack, audit, audit_cells, check
 from .outcome import Audit
 
 ATTACKS: tuple[Attack, ...] = ("single", "joint", "release")
@@ -68,6 +69,8 @@ def audit_budgets(
         Called with audits done, audits asked for, and the largest AUC of an attack so far.
     """
     rows = schema.select_rows(frame)
+    if runs and runs < LEAST:
+        raise FedwiseError(f"runs must be 0 or at least {LEAST}, got {runs}; fewer say nothing (--runs)")
     attacks = ATTACKS if runs else ATTACKS[:2]
     found: list[Audit] = []
     for budget in epsilons:

@@ -29,7 +29,7 @@ def audit(
     runs: Annotated[
         int,
         typer.Option(
-            "--runs", help="Whole releases with each canary, and as many without; 0 for none.", min=0
+            "--runs", help="Whole releases with each canary, and as many without: 0, or at least 100.", min=0
         ),
     ] = 100,
     confidence: Annotated[
