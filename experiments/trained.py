@@ -15,7 +15,7 @@ from fedwise.files import write_new
 from fedwise.training.cached import Cache, Job
 from fedwise.training.encoding import Rows
 from fedwise.training.federation import Prepared
-from fedwise.training.local import Instruction, Settings, local_update
+from fedwise.training.local import Instruction, LocalSettings, local_update
 from fedwise.training.model import Model, Vector
 from fedwise.training.simulate import Config
 from fedwise.training.strategies import make_strategy
@@ -51,7 +51,7 @@ class Recipe(msgspec.Struct, frozen=True):
         cells = reweighing(list(rows.values())) if self.reweighed else None
         if self.model == "logistic":
             return _solve(model, Rows.concat(list(rows.values())), cells)
-        instruction = Instruction(Settings(lr=self.lr), cell_weights=cells)
+        instruction = Instruction(LocalSettings(lr=self.lr), cell_weights=cells)
         strategy = make_strategy("fedavg")
         parameters = model.initial(self.seed)
         for number in range(1, self.rounds + 1):

@@ -18,7 +18,7 @@ import pytest
 from trained import Recipe, reweighing
 
 from fedwise.training.encoding import Rows
-from fedwise.training.local import Settings
+from fedwise.training.local import LocalSettings
 from fedwise.training.simulate import Config, simulate
 
 pytest.importorskip("safetensors", reason="needs the train extra")
@@ -102,7 +102,7 @@ def test_held_out_tasks_are_those_fixed_beforehand_and_need_their_option(
 
 def test_network_is_the_one_simulate_trains(bundle: census.Bundle) -> None:
     members = bundle.sex.clients[:3]
-    config = Config(rounds=2, settings=Settings(lr=1e-3), replicates=0, seed=4)
+    config = Config(rounds=2, settings=LocalSettings(lr=1e-3), replicates=0, seed=4)
     expected = simulate(bundle.prepared, members, config).parameters
     np.testing.assert_array_equal(Recipe(rounds=2, seed=4).train(bundle.prepared, members), expected)
 

@@ -163,11 +163,11 @@ def test_the_commands(tmp_path: Path, run: Run, schema: Schema, frames: dict[str
     assert "f1@best" not in shown  # recorded, but not in the table for people
     compared = ("compare", *data, *quick, "--workers", 1, "--seeds", 1, "--strategies", "fedavg")
     shown = _call(*compared, "-o", tmp_path / "c.csv").output
-    for word in ("auc", "balanced_accuracy@rate", "eod@rate by"):
+    for word in ("AUC", "balanced", "EOD", "rate-matched"):
         assert word in shown, word
     shown = _call(*compared, "--metrics", "brier,spd@rate", "-o", tmp_path / "d.csv").output
-    assert "brier" in shown
-    assert "auc" not in shown
+    assert "Brier score" in shown
+    assert "AUC" not in shown
     with pytest.raises(FedwiseError, match=r"--metrics must be a metric .* did you mean 'spd@rate'"):
         _call(*compared, "--metrics", "sdp@rate", "-o", tmp_path / "e.csv")
     people = tmp_path / "clients" / "E.parquet"

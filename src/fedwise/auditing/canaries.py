@@ -87,7 +87,7 @@ def _rarest(schema: Schema, data: pl.DataFrame, codes: Codes, fallback: pl.DataF
     for line, column in zip(codes, schema.columns, strict=True):
         seen = np.bincount(line)
         rare = int(np.argmin(seen[line]))
-        for name in column.sources:
+        for name in (name for name in column.sources if name in data.columns):
             trial = row.with_columns(data[name][rare : rare + 1].alias(name))
             row = trial if _fits(schema, trial) else row
     return row

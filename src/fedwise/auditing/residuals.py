@@ -143,7 +143,9 @@ class Residuals:
     def _tellable(self) -> bool:
         """Whether a release has so much noise that two never look alike by chance: σ√(4π) outcomes a cell."""
         cells = np.diff(self.plan.layout.offsets)
-        bits = sum(cells[j] * math.log2(self.plan.sigmas[j] * math.sqrt(4 * math.pi)) for j in self.tables)
+        bits = sum(
+            cells[j] * math.log(self.plan.sigmas[j] * math.sqrt(4 * math.pi)) for j in self.tables
+        ) / math.log(2)
         return bool(bits > _TELLING_BITS)
 
     def _owner(self, cell: int) -> str:
