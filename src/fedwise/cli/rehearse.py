@@ -103,6 +103,7 @@ def read_federation(text: str) -> list[str]:
 def show(found: Rehearsed) -> None:
     """What to expect of the federation, beside the others."""
     from ..objective.metric import parse
+    from ..rehearsal.performance import INTERVAL
 
     others, everyone = found.those("random"), found.those("all")
     rows = []
@@ -123,6 +124,7 @@ def show(found: Rehearsed) -> None:
     print_table(f"rehearsal of {', '.join(found.federation.clients)}", columns, rows, right=columns[1:5])
     for one in found.those("alone"):
         stderr().print(_alone(one), markup=False)
+    stderr().print(f"note: {INTERVAL}", markup=False)
 
 
 def _alone(one: Performance) -> str:

@@ -100,9 +100,9 @@ class Model:
         """The model of pair tables, each given as shares of the records, shape (cells,)."""
         factors, order = _tree(grid, shares)
         rng = np.random.default_rng(seed)
-        rows = _draw_tree(grid, shares, order, records, rng)
+        rows = _draw_tree(grid, order, records, rng)
         made = cls(grid, factors, rows)
-        made._learn(shares, sweeps, _state(rng), 1.0)
+        made._learn(shares, sweeps, _state(rng))
         return made
 
     def moved(self, shares: Floats, *, records: int, sweeps: int, seed: int, base: Floats) -> Model:
@@ -120,18 +120,18 @@ class Model:
         )
         rows = self.rows[rng.integers(len(self.rows), size=records)]
         made = Model(self.grid, self.factors * twice, rows)
-        made._learn(shares, sweeps, _state(rng), 1.0)
+        made._learn(shares, sweeps, _state(rng))
         return made
 
     def _turned(self, cells: Floats, table: int) -> Floats:
         return cells[self.grid.layout.slice(table)].reshape(self.grid.layout.shapes[table]).T.ravel()
 
-    def _learn(self, shares: Floats, sweeps: int, state: npt.NDArray[np.uint64], pace: float) -> None:
+    def _learn(self, shares: Floats, sweeps: int, state: npt.NDArray[np.uint64]) -> None:
         grid, rows = self.grid, self.rows
         expected = np.empty_like(self.factors)
         logs, kept = np.zeros_like(self.factors), 0
         for number in range(sweeps):
-            step = pace * _STEP / (1.0 + number / _SLOW)
+            step = _STEP / (1.0 + number / _SLOW)
             for part in np.array_split(np.arange(len(rows)), min(_PARTS, len(rows))):
                 here = rows[part[0] : part[-1] + 1]
                 kernels.expect(here, self.factors, grid.place, grid.sizes, state, expected)
@@ -234,9 +234,7 @@ def _tables(layout: Layout, shares: Floats) -> list[Floats]:
     return [shares[layout.slice(j)].reshape(layout.shapes[j]) for j in range(layout.tables)]
 
 
-def _draw_tree(
-    grid: Grid, shares: Floats, order: Sequence[Branch], records: int, rng: np.random.Generator
-) -> Records:
+def _draw_tree(grid: Grid, order: Sequence[Branch], records: int, rng: np.random.Generator) -> Records:
     """Records of the tree: a start that has the strongest pairs already."""
     rows = np.zeros((records, len(grid.sizes)), np.int16)
     for child, parent, table in order:

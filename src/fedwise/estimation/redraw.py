@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from .estimates import Estimates
+from .estimates import Estimates, Floats
 from .shrinkage import shrink
 
 #: Clients × cells up to which redraws are kept.
@@ -44,11 +44,17 @@ def redraw(estimates: Estimates, rng: np.random.Generator) -> Estimates:
     noisy = estimates.cells + rng.standard_normal(estimates.cells.shape) * scale
     if estimates.estimator == "plain":
         return Estimates.plain(estimates.clients, estimates.schema, estimates.layout, noisy, estimates.sigmas)
-    found = shrink(noisy, estimates.layout, estimates.sigmas)
+    return estimated_again(estimates, noisy, estimates.sigmas)
+
+
+def estimated_again(estimates: Estimates, cells: Floats, sigmas: Floats) -> Estimates:
+    """Shrinkage estimates of other tables of the same clients, with noise of these scales."""
+    found = shrink(cells, estimates.layout, sigmas)
     return replace(
         estimates,
         cells=found.cells,
         marginals=found.marginals,
         totals=found.totals,
+        sigmas=sigmas,
         posterior=found.posterior,
     )

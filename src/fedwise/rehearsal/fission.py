@@ -16,7 +16,7 @@ import numpy as np
 
 from ..estimation import Releases, estimate
 from ..estimation.estimates import Estimates
-from ..estimation.shrinkage import shrink
+from ..estimation.redraw import estimated_again
 
 
 def fission(pool: Releases, rng: np.random.Generator) -> tuple[Estimates, Estimates]:
@@ -28,13 +28,8 @@ def fission(pool: Releases, rng: np.random.Generator) -> tuple[Estimates, Estima
     if not np.any(whole.sigmas):
         return whole, whole
     noise = rng.standard_normal(pool.matrix.shape) * whole.layout.per_cell(whole.sigmas)
-    return _estimates(whole, pool.matrix + noise), _estimates(whole, pool.matrix - noise)
-
-
-def _estimates(whole: Estimates, matrix: np.ndarray) -> Estimates:
     sigmas = whole.sigmas * np.sqrt(2.0)
-    found = shrink(matrix, whole.layout, sigmas)
-    return Estimates(
-        whole.clients, whole.schema, whole.layout, found.cells, found.totals, found.marginals, whole.estimator, sigmas,
-        found.posterior,
-    )  # fmt: skip
+    return (
+        estimated_again(whole, pool.matrix + noise, sigmas),
+        estimated_again(whole, pool.matrix - noise, sigmas),
+    )

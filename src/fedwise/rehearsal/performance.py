@@ -123,8 +123,12 @@ class Rehearsed(msgspec.Struct, frozen=True, kw_only=True):
         return self.federation.value(metric)
 
     def comparison(self, metric: str) -> Comparison:
-        """The first federation beside random ones of its size, stage by stage."""
-        return compare(self.federation, self.those("random"), metric)
+        """The first federation beside random ones of its size, stage by stage.
+
+        The words about all headline metrics together are wrong with a chance of 10% at most.
+        """
+        level = 0.1 / max(len(self.headline()), 1)
+        return compare(self.federation, self.those("random"), metric, level=level)
 
     def headline(self) -> list[str]:
         """Names of the metrics that sentences are about, gaps for every attribute."""
@@ -138,9 +142,7 @@ class Rehearsed(msgspec.Struct, frozen=True, kw_only=True):
         others = self.those("random")
         if not others:
             return "Nothing was rehearsed beside it, so nothing can be said about how it compares."
-        named = self.headline()
-        # All of them together are wrong with a chance of 10% at most.
-        found = [compare(self.federation, others, name, level=0.1 / len(named)) for name in named]
+        found = [self.comparison(name) for name in self.headline()]
         parts = []
         for word in ("better", "worse", "not distinguishable"):
             those = [_phrase(c.metric) for c in found if c.word == word]
