@@ -12,12 +12,12 @@ WORKERS ?= 3
 ORDER  := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 RUNS   ?= 20
 
-.PHONY: demo test check lint types unit stable bench soak coverage minimum audit quick clean
+.PHONY: demo test check lint types unit docs dist stable bench soak coverage minimum audit quick clean
 
 demo: $(VENV)/.demo
 	$(BIN)/fedwise demo
 
-test: $(VENV)/.test lint types unit
+test: $(VENV)/.test lint types docs unit
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -32,6 +32,15 @@ unit stable: export OPENBLAS_NUM_THREADS = 1
 
 unit: $(VENV)/.test
 	$(BIN)/pytest $(ORDER)
+
+# The documentation site, in build/site; a broken link or a page that is not in the navigation is an error.
+docs: export NO_MKDOCS_2_WARNING = 1
+docs: $(VENV)/.test
+	$(BIN)/mkdocs build --strict --quiet
+
+# A wheel and a source archive, in dist/.
+dist: $(VENV)/.test
+	$(BIN)/python -m hatchling build --directory dist
 
 # The whole suite again and again; ends at the first run with a failure.
 stable: $(VENV)/.test
@@ -78,7 +87,7 @@ $(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.test: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(PIP) install --quiet --constraint constraints.txt --editable ".[all,test]"
+	$(PIP) install --quiet --constraint constraints.txt --editable ".[all,test,docs]"
 	touch $@ $(VENV)/.demo
 
 clean:

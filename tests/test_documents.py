@@ -14,6 +14,8 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 _LINK = re.compile(r"(?<!`)\]\(([^)\s]+)\)")
 #: Files named in prose, as seen from the root of the repository or from the package.
+#: Pages of the site that are made when it is built (tools/site.py).
+MADE = {ROOT / "docs" / "reference" / name for name in ("commands.md", "api.md")}
 _FILE = re.compile(r"`((?:src|tests|docs|tools|experiments|benchmarks)/[\w./-]+)`")
 
 
@@ -31,6 +33,8 @@ def broken(page: Path, text: str) -> list[str]:
             continue
         path, _, anchor = link.partition("#")
         target = page.parent / path if path else page
+        if target.resolve() in MADE:
+            continue
         if not target.exists() or (anchor and anchor not in anchors(target)):
             out.append(link)
     return out + [name for name in _FILE.findall(text) if not (ROOT / name).exists()]
@@ -71,3 +75,19 @@ def test_examples_parse_and_use_names_that_exist(page: Path) -> None:
 def test_the_check_of_examples_sees_what_is_missing() -> None:
     text = "```python\nimport fedwise as fw\nfw.nothing(fw.Pool)\nfrom fedwise.pool.pool import Pool, Pond\n```\n"
     assert unknown_names(text) == ["fedwise.pool.pool.Pond", "fedwise.nothing"]
+
+
+def in_navigation() -> list[str]:
+    """Pages that mkdocs.yml lists, as seen from docs/."""
+    _, _, nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")
+    return re.findall(r"^ +- (?:[^:\n]+: )?([\w./-]+\.md)$", nav, re.MULTILINE)
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    pages = {
+        str(page.relative_to(ROOT / "docs")) for page in [*PAGES, *MADE] if ROOT / "docs" in page.parents
+    }
+    listed = in_navigation()
+    assert sorted(pages - set(listed)) == [], "add these pages to nav in mkdocs.yml"
+    assert sorted(set(listed) - pages) == [], "mkdocs.yml lists pages that do not exist"
+    assert len(listed) == len(set(listed))
