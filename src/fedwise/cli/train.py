@@ -54,7 +54,12 @@ PlanOption = Annotated[
 ]
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on after the last checkpoint of the run.")]
 StrategyOption = Annotated[
-    str, typer.Option("--strategy", help="fedavg, fedprox, scaffold, fedadam, fairfed or fedfb.")
+    str,
+    typer.Option(
+        "--strategy",
+        help="fedavg, fedprox, scaffold, fedadam, fairfed, fedfb, fade_weights, fade_subset, or robust: median, "
+        "trimmed_mean, krum, multi_krum, fltrust.",
+    ),
 ]
 StrategySetOption = Annotated[
     list[str] | None, typer.Option("--set", help="Option of the strategy, such as mu=0.1. Repeatable.")

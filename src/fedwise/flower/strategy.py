@@ -33,7 +33,8 @@ class FedwiseStrategy(FedAvg):  # type: ignore[misc]  # flwr is not typed for us
     Parameters
     ----------
     strategy
-        ``fedavg``, ``fedprox``, ``scaffold``, ``fedadam``, ``fairfed``, ``fedfb``, or an object.
+        ``fedavg``, ``fedprox``, ``scaffold``, ``fedadam``, ``fairfed``, ``fedfb``, ``fade_weights``,
+        ``fade_subset``, ``median``, ``trimmed_mean``, ``krum``, ``multi_krum``, ``fltrust``, or an object.
     model
         The network; its inputs are the schema's (`Encoder.width`).
     sizes

@@ -274,9 +274,14 @@ def write_vector(model: Model, vector: Vector) -> ArrayRecord:
 
 def write_instruction(instruction: Instruction) -> dict[str, Any]:
     """Records for an instruction, beside ``arrays``; the first goes into ``config``."""
-    settings = msgspec.json.encode(
-        {"settings": instruction.settings, "attribute": instruction.attribute, "report": instruction.report}
-    ).decode()
+    asked = {
+        "settings": instruction.settings,
+        "attribute": instruction.attribute,
+        "report": instruction.report,
+    }
+    if instruction.trained:
+        asked["trained"] = True
+    settings = msgspec.json.encode(asked).decode()
     out: dict[str, Any] = {SETTINGS: settings}
     if instruction.control is not None:
         out[CONTROL] = _arrays({"control": instruction.control})
@@ -298,6 +303,7 @@ def read_instruction(message: Message, default: LocalSettings) -> Instruction:
         cell_weights=arrays[CELLS]["cells"].numpy() if CELLS in arrays else None,
         attribute=asked.attribute,
         report=asked.report,
+        trained=asked.trained,
     )
 
 
@@ -345,6 +351,7 @@ class _Asked(msgspec.Struct, forbid_unknown_fields=True):
     settings: LocalSettings
     attribute: int
     report: bool
+    trained: bool = False
 
 
 def _config(message: Message) -> Mapping[str, Any]:

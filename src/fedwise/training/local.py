@@ -78,6 +78,8 @@ class Instruction:
         Which sensitive attribute `cell_weights` and the report speak of.
     report
         Whether to evaluate the *received* parameters on the training rows first.
+    trained
+        Whether the report is about the parameters after training instead (FADE).
     """
 
     settings: LocalSettings
@@ -85,11 +87,12 @@ class Instruction:
     cell_weights: npt.NDArray[np.float64] | None = None
     attribute: int = 0
     report: bool = False
+    trained: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class GroupSums:
-    """The received parameters on a client's training rows: sums by target and group.
+    """The received (or the trained) parameters on a client's training rows: sums by target and group.
 
     `counts` has shape (2, groups, 2): rows by target, group and prediction. `losses` has shape
     (2, groups): summed log loss. These are exact: in deployment they need secure aggregation.
@@ -166,7 +169,7 @@ def local_update(
     if instruction.cell_weights is not None:
         weight = _row_weights(rows, instruction.cell_weights, instruction.attribute)
     report = None
-    if instruction.report:
+    if instruction.report and not instruction.trained:
         report = sum_groups(rows, predict(model, parameters, rows, engine=engine), instruction.attribute)
     shift, old = None, None
     if instruction.control is not None:
@@ -177,6 +180,8 @@ def local_update(
     trained, loss, steps, summed = run(model, parameters, rows, settings, weight, shift, state, passes)
     if not (math.isfinite(loss) and np.isfinite(trained).all()):
         raise Diverged(client, round)
+    if instruction.report and instruction.trained:
+        report = sum_groups(rows, predict(model, trained, rows, engine=engine), instruction.attribute)
     change = None
     if old is not None:
         # Option II of SCAFFOLD, c_i⁺ = c_i − c + (x − y)/(K·lr), is the mean of the plain gradients met on

@@ -18,7 +18,9 @@ class Training(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     rounds
         Communication rounds.
     strategy, strategy_options
-        How updates are combined: ``fedavg``, ``fedprox``, ``scaffold``, ``fedadam``, ``fairfed`` or ``fedfb``.
+        How updates are combined: ``fedavg``, ``fedprox``, ``scaffold``, ``fedadam``, ``fairfed``, ``fedfb``,
+        ``fade_weights``, ``fade_subset``, or a robust rule: ``median``, ``trimmed_mean``, ``krum``,
+        ``multi_krum``, ``fltrust``.
     sampler, sampler_options, fraction
         Who takes part in a round, and which share of the federation.
     model

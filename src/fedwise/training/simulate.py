@@ -21,7 +21,7 @@ from .private import Privacy, private_update
 from .records import Record
 from .round import Round
 from .samplers import find_sampler
-from .strategies import ServerState, make_strategy
+from .strategies import REPORTING, ServerState, make_strategy
 
 #: Samplers that look at the exact losses of clients, which DP-SGD does not cover.
 _LOSS_SAMPLERS = frozenset({"ucb_cs", "threshold", "power_of_choice"})
@@ -71,10 +71,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
                     f"sampler {self.sampler} reads exact losses, which DP-SGD does not cover; "
                     "use full, uniform, fed_sampling or cluster_fl"
                 )
-            if self.strategy in {"fairfed", "fedfb"}:
+            if self.strategy in REPORTING:
                 raise FedwiseError(
                     f"strategy {self.strategy} asks for exact sums by group, which DP-SGD does not cover; "
-                    "use fedavg, fedprox, scaffold or fedadam"
+                    "use fedavg, fedprox, scaffold, fedadam or a robust rule"
                 )
 
 

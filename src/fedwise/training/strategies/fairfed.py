@@ -53,12 +53,12 @@ class FairFed:
     ) -> tuple[Vector, ServerState]:
         """Mean under the updated fairness weights."""
         fallback = shares(updates)
-        counts = _aligned(updates)
+        counts = align_reports(updates, "FairFed")
         whole = counts.sum(axis=0)
-        gap, accuracy = self._gap(whole), _accuracy(whole)
+        gap, accuracy = signed_gap(whole, self.metric), _accuracy(whole)
         distance = np.empty(len(updates))
         for i, own in enumerate(counts):
-            local = self._gap(own)
+            local = signed_gap(own, self.metric)
             known = math.isfinite(local) and math.isfinite(gap)
             distance[i] = abs(local - gap) if known else abs(_accuracy(own) - accuracy)
         raw = np.array([state[f"weight/{update.client}"][0] for update in updates])
@@ -70,22 +70,23 @@ class FairFed:
         }
         return mean(updates, weights).astype(np.float32), {**state, **kept}
 
-    def _gap(self, counts: npt.NDArray[np.int64]) -> float:
-        """Signed gap of two groups (last minus first), or largest minus smallest rate of more."""
-        picked = counts[1] if self.metric == "eod" else counts.sum(axis=0)
-        totals = picked.sum(axis=1)
-        present = counts.sum(axis=(0, 2)) > 0
-        if (totals[present] == 0).any() or present.sum() < 2:
-            return math.nan
-        rates = picked[present, 1] / totals[present]
-        return float(rates[1] - rates[0]) if len(rates) == 2 else float(rates.max() - rates.min())
+
+def signed_gap(counts: npt.NDArray[np.int64], metric: Literal["eod", "spd"]) -> float:
+    """Signed gap of two groups (last minus first), or largest minus smallest rate of more; NaN if one has no rate."""
+    picked = counts[1] if metric == "eod" else counts.sum(axis=0)
+    totals = picked.sum(axis=1)
+    present = counts.sum(axis=(0, 2)) > 0
+    if (totals[present] == 0).any() or present.sum() < 2:
+        return math.nan
+    rates = picked[present, 1] / totals[present]
+    return float(rates[1] - rates[0]) if len(rates) == 2 else float(rates.max() - rates.min())
 
 
-def _aligned(updates: Sequence[Update]) -> npt.NDArray[np.int64]:
+def align_reports(updates: Sequence[Update], name: str) -> npt.NDArray[np.int64]:
     """Counts of all participants, shape (participants, 2, groups, 2): absent groups are zeros."""
     reports = [update.report for update in updates]
     if any(report is None for report in reports):
-        raise FedwiseError("FairFed needs a report from every participant; ask with Instruction(report=True)")
+        raise FedwiseError(f"{name} needs a report from every participant; ask with Instruction(report=True)")
     groups = max(report.counts.shape[1] for report in reports if report is not None)
     out = np.zeros((len(updates), 2, groups, 2), dtype=np.int64)
     for i, report in enumerate(reports):

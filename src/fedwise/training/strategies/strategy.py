@@ -56,3 +56,17 @@ def mean(updates: Sequence[Update], weights: npt.NDArray[np.float64]) -> npt.NDA
     for i in order:
         total += weights[i] * updates[i].parameters.astype(np.float64)
     return total
+
+
+def stacked(updates: Sequence[Update]) -> npt.NDArray[np.float64]:
+    """Parameters of the participants in the order of their names, shape (participants, parameters)."""
+    if not updates:
+        raise FedwiseError("aggregation needs at least one update; no participant answered")
+    ordered = sorted(updates, key=lambda update: update.client)
+    return np.stack([update.parameters.astype(np.float64) for update in ordered])
+
+
+def check_share(share: float) -> None:
+    """Refuse a share of bad participants that no rule can stand."""
+    if not 0 <= share < 0.5:
+        raise FedwiseError(f"share must be at least 0 and below 0.5, got {share}")
