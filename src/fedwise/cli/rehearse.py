@@ -29,6 +29,16 @@ FederationOption = Annotated[
 ]
 
 
+RehearsalOutput = Annotated[
+    Path | None,
+    typer.Option(
+        "-o",
+        "--output",
+        help="Run directory: the same command goes on after a stop, and fedwise report reads it. Or a .json file.",
+    ),
+]
+
+
 def rehearse(
     releases: ReleasesArgument,
     federation: FederationOption,
@@ -51,7 +61,7 @@ def rehearse(
         int | None, typer.Option(help="Most records of a double. [as many as the client has]")
     ] = None,
     target: Annotated[str, typer.Option(help="Clients whose people judge the model: CA,NY. [all]")] = "",
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write everything as JSON.")] = None,
+    output: RehearsalOutput = None,
     force: ForceOption = False,
     accept_flagged: FlaggedOption = False,
     seed: SeedOption = 0,
@@ -69,7 +79,8 @@ def rehearse(
     from ..rehearsal.workflow import rehearse as run
     from ..training.settings import Training
 
-    if output is not None:
+    alone_file = output is not None and output.suffix == ".json"
+    if output is not None and alone_file:
         refuse_existing(output, force=force)
     settings = Training(
         rounds=rounds, strategy=strategy, sampler=sampler, model=model, optimizer=optimizer, lr=lr, batch=batch,
@@ -79,9 +90,9 @@ def rehearse(
     with bar("rehearsing", "AUC") as best:
         found = run(
             pool, read_federation(federation), settings, random=random, alone=alone, stages=stages, records=records,
-            target=names(target) or None, seed=seed, progress=best,
+            target=names(target) or None, seed=seed, progress=best, output=None if alone_file else output, force=force,
         )  # fmt: skip
-    if output is not None:
+    if output is not None and alone_file:
         found.save(output, force=force)
     if json:
         print_json(found)

@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypedDict, Unpack
 
 import msgspec
 import numpy as np
 
 from ..errors import FedwiseError, PoolError, nearest
 from ..estimation import Releases
-from ..objective.metric import Metric
 from ..search.selection import Selection
-from ..training.encoding import Encoder
 from ..training.model import check_extra
-from ..training.records import Record
 from ..training.settings import Training
-from ..training.simulate import simulate
+from .folder import Folder
 from .performance import Performance, Rehearsed, with_figures
-from .stage import JUDGED, Stage
-
-#: Metrics of learning curves.
-_CURVES = ("auc", "loss", "accuracy", "balanced_accuracy")
-#: Points of a learning curve.
-_POINTS = 10
-#: Threads that train; the kernels hold no lock.
-_THREADS = 2
+from .stage import JUDGED
+from .trainings import Scenery, Task, Trained, Trainings, performance
 
 Federation = Selection | Sequence[str]
 
@@ -37,6 +28,13 @@ class Asked(NamedTuple):
 
     role: str
     clients: tuple[str, ...]
+
+
+class More(TypedDict, total=False):
+    """Keywords of `rehearse` about where its results go."""
+
+    output: str | Path | None
+    force: bool
 
 
 def rehearse(
@@ -53,6 +51,7 @@ def rehearse(
     target: Sequence[str] | None = None,
     seed: int = 0,
     progress: Callable[[int, int, float], None] | None = None,
+    **more: Unpack[More],
 ) -> Rehearsed:
     """Train federations on doubles, before anyone trains.
 
@@ -83,41 +82,77 @@ def rehearse(
         Equal seeds give equal rehearsals.
     progress
         Called with trainings done, trainings in all, and the best AUC so far of a federation asked for.
+    **more
+        ``output``: a run directory. Every training is written there as it ends, the same call goes on after a stop, and
+        ``fedwise report`` reads it. ``force``: replace another rehearsal that it holds.
 
     Raises
     ------
     FedwiseError
-        A number that makes no sense, or an extra that is not installed.
+        A number that makes no sense, an extra that is not installed, or a directory that holds another rehearsal.
     PoolError
         A client that is not in the pool.
     """
     settings = settings or Training()
+    _check(settings, stages=stages, judged=judged, records=records, random=random, more=more)
+    asked = _asked(pool, federations, random=random, everyone=everyone, alone=alone, seed=seed)
+    scenery = Scenery(pool, None if target is None else tuple(target), judged, seed)
+    question = {"kind": "rehearse", "scenery": scenery.digest, "asked": asked, "settings": settings,
+                "stages": stages, "records": records}  # fmt: skip
+    output = more.get("output")
+    with Folder.opened(None if output is None else Path(output)) as folder:
+        folder.begin(question, pool, force=more.get("force", False))
+        trainings = Trainings(scenery, folder=folder.path)
+        wanted = [one.clients for one in asked if one.role == "federation"]
+        done = _Tally(len(asked) * stages, wanted, progress)
+        found = [
+            trainings.train([Task(one.clients, settings, number, records) for one in asked], done.add)
+            for number in range(stages)
+        ]
+        performances = [
+            performance(one.role, one.clients, dict(enumerate(stage[at] for stage in found)))
+            for at, one in enumerate(asked)
+        ]
+        result = rehearsed(performances, scenery, settings, shortened=records is not None)
+        folder.finish(result)
+    return result
+
+
+def rehearsed(
+    performances: Sequence[Performance], scenery: Scenery, settings: Training, *, shortened: bool
+) -> Rehearsed:
+    """Performances with their intervals, and what they were rehearsed from."""
+    pool = scenery.pool
+    return Rehearsed(
+        performances=with_figures(performances),
+        settings=msgspec.to_builtins(settings),
+        label=getattr(pool, "label", ""),
+        epsilon=pool.plan.epsilon if np.isfinite(pool.plan.epsilon) else None,
+        seed=scenery.seed,
+        shortened=shortened,
+    )
+
+
+def _check(
+    settings: Training,
+    *,
+    stages: int,
+    judged: int,
+    records: int | None,
+    random: int,
+    more: Mapping[str, object],
+) -> None:
     check_extra(private=settings.epsilon is not None)
     for name, value, least in (("stages", stages, 2), ("judged", judged, 1), ("records", records, 1)):
         if value is not None and value < least:
             raise FedwiseError(f"{name} must be at least {least}, got {value}")
     if random < 0:
         raise FedwiseError(f"random must be at least 0, got {random}")
-    asked = _asked(pool, federations, random=random, everyone=everyone, alone=alone, seed=seed)
-    encoder = Encoder(pool.plan.schema, use_sensitive=settings.use_sensitive)
-    done = _Tally(len(asked) * stages, progress)
-    found: list[list[list[Record]]] = [[] for _ in asked]
-    for number in range(stages):
-        stage = Stage(
-            pool, encoder, number=number, seed=seed, target=target, records=records, share=1 - settings.test,
-            judged=judged,
-        )  # fmt: skip
-        for at, records_of in enumerate(_train(stage, asked, settings, number, done)):
-            found[at].append(records_of)
-    performances = [_performance(one, records_of) for one, records_of in zip(asked, found, strict=True)]
-    return Rehearsed(
-        performances=with_figures(performances),
-        settings=msgspec.to_builtins(settings),
-        label=getattr(pool, "label", ""),
-        epsilon=pool.plan.epsilon if np.isfinite(pool.plan.epsilon) else None,
-        seed=seed,
-        shortened=records is not None,
-    )
+    unknown = set(more) - set(More.__annotations__)
+    if unknown:
+        raise TypeError(
+            f"rehearse() has no keyword '{min(unknown)}'{nearest(min(unknown), More.__annotations__)}"
+        )
 
 
 def _random(clients: Sequence[str], first: Sequence[str], count: int, seed: int) -> list[tuple[str, ...]]:
@@ -136,14 +171,19 @@ def _random(clients: Sequence[str], first: Sequence[str], count: int, seed: int)
 class _Tally:
     """Counts trainings, and remembers the best AUC among the federations asked for."""
 
-    def __init__(self, total: int, progress: Callable[[int, int, float], None] | None) -> None:
-        self.total, self.progress = total, progress
+    def __init__(
+        self,
+        total: int,
+        wanted: Sequence[tuple[str, ...]],
+        progress: Callable[[int, int, float], None] | None,
+    ) -> None:
+        self.total, self.progress, self.wanted = total, progress, set(wanted)
         self.done, self.best = 0, math.nan
 
-    def add(self, one: Asked, records: Sequence[Record]) -> None:
+    def add(self, task: Task, found: Trained) -> None:
         self.done += 1
-        if one.role == "federation":
-            self.best = float(np.fmax(self.best, _last(records)["auc"]))
+        if task.clients in self.wanted:
+            self.best = float(np.fmax(self.best, found.final.get("auc", math.nan)))
         if self.progress is not None:
             self.progress(self.done, self.total, self.best)
 
@@ -176,59 +216,3 @@ def _asked(
     if alone and size > 1:
         asked += [Asked("alone", (client,)) for client in named[0]]
     return asked
-
-
-def _train(
-    stage: Stage, asked: Sequence[Asked], settings: Training, number: int, done: _Tally
-) -> list[list[Record]]:
-    """Train every federation on one stage's doubles."""
-    needed = list(dict.fromkeys(client for one in asked for client in one.clients))
-    every = max(1, settings.rounds // _POINTS)
-    # Rehearsed noise protects nobody and needs no entropy: it is drawn from the seed, as all else.
-    config = msgspec.structs.replace(
-        settings.config(), seed=(settings.seed or 0) + number, evaluate_every=every, replicates=0,
-        simulated=settings.epsilon is not None,
-    )  # fmt: skip
-    with ThreadPoolExecutor(_THREADS) as threads:
-        list(threads.map(stage.rows, needed))
-        prepared = stage.prepared(needed)
-
-        def one(asked_for: Asked) -> list[Record]:
-            return simulate(prepared, asked_for.clients, config).records
-
-        out = []
-        for asked_for, records in zip(asked, threads.map(one, asked), strict=True):
-            done.add(asked_for, records)
-            out.append(records)
-    return out
-
-
-def _last(records: Sequence[Record]) -> dict[str, float]:
-    """Metrics of the last round on the judging population, by full name."""
-    final = max(record.round for record in records)
-    out = {}
-    for record in records:
-        if record.round == final and record.rows == "all":
-            base, _, threshold = record.metric.partition("@")
-            out[str(Metric(base, record.attribute, threshold))] = record.value
-    return out
-
-
-def _performance(one: Asked, stages: Sequence[Sequence[Record]]) -> Performance:
-    finals = [_last(records) for records in stages]
-    names = [name for name in finals[0] if all(name in final for final in finals)]
-    rounds = sorted({record.round for record in stages[0] if record.rows == "all"})
-    curve: dict[str, tuple[float, ...]] = {"round": tuple(map(float, rounds))}
-    for metric in _CURVES:
-        values = [
-            [r.value for r in records if r.rows == "all" and r.metric == metric and not r.attribute]
-            for records in stages
-        ]
-        curve[metric] = tuple(np.mean(values, axis=0).tolist())
-    return Performance(
-        role=one.role,
-        clients=one.clients,
-        stages=tuple(range(len(stages))),
-        values={name: tuple(final[name] for final in finals) for name in names},
-        curve=curve,
-    )

@@ -1,0 +1,72 @@
+"""Folder: a run directory of rehearsals.
+
+asked.json        what was asked; another question needs another directory
+trainings.jsonl   every finished training, as it ends
+plan.json         the plan that the releases answer
+rehearsal.json    the answer, once all trainings are done
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..errors import FedwiseError
+from ..estimation import Releases
+from ..files import write_new
+from ..training.lock import alone
+from .performance import Rehearsed
+from .trainings import NAME
+
+ASKED, ANSWER = "asked.json", "rehearsal.json"
+
+
+class Folder:
+    """A run directory, or none: then nothing is written."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+
+    @classmethod
+    @contextmanager
+    def opened(cls, path: Path | None) -> Iterator[Folder]:
+        """The directory, with other processes kept out."""
+        if path is None:
+            yield cls(None)
+            return
+        if path.exists() and not path.is_dir():
+            raise FedwiseError(f"output '{path}' must be a directory, got a file; choose another with -o")
+        with alone(path):
+            yield cls(path)
+
+    def begin(self, asked: Mapping[str, Any], pool: Releases, *, force: bool = False) -> None:
+        """Write down what is asked, or check that the directory was begun with the same.
+
+        Raises
+        ------
+        FedwiseError
+            It holds something else, and `force` is not set.
+        """
+        if self.path is None:
+            return
+        told = msgspec.json.format(msgspec.json.encode(asked, order="sorted"), indent=1) + b"\n"
+        path = self.path / ASKED
+        if path.exists() and path.read_bytes() != told:
+            if not force:
+                raise FedwiseError(
+                    f"run directory '{self.path}' was begun with other settings, clients or releases; "
+                    "ask for the same, choose another with -o, or pass --force"
+                )
+            (self.path / NAME).unlink(missing_ok=True)
+        (self.path / ANSWER).unlink(missing_ok=True)
+        write_new(path, told, force=True)
+        write_new(self.path / "plan.json", pool.plan.encode(), force=True)
+
+    def finish(self, found: Rehearsed) -> None:
+        """Write the answer."""
+        if self.path is not None:
+            found.save(self.path / ANSWER, force=True)

@@ -1,0 +1,309 @@
+"""Trainings: federations trained on doubles, stage by stage, each once, on disk as it ends where a folder is given.
+
+Rehearsing, choosing and tuning all train through here, so that all use both cores, all stop within one training, and
+all go on where they were stopped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from ..errors import FedwiseError
+from ..estimation import Releases
+from ..files import write_new
+from ..objective.metric import Metric
+from ..training.encoding import Encoder
+from ..training.records import Record
+from ..training.settings import Training
+from ..training.simulate import simulate
+from .performance import Performance
+from .stage import JUDGED, Stage
+
+#: Metrics of learning curves.
+_CURVES = ("auc", "loss", "accuracy", "balanced_accuracy")
+#: Points of a learning curve.
+_POINTS = 10
+#: Threads that train; the kernels hold no lock.
+_THREADS = 2
+#: Settings of a training that a rehearsal does not look at.
+_NOT_REHEARSED = ("evaluate_every", "replicates", "split_seed")
+#: File of a run directory with one finished training a line.
+NAME = "trainings.jsonl"
+
+
+class Trained(msgspec.Struct, frozen=True):
+    """What one training on doubles came to.
+
+    Parameters
+    ----------
+    final
+        Metrics of the last round on the judging population, by full name.
+    curve
+        Rounds tested, and some metrics at each: ``{"round": […], "auc": […]}``.
+    """
+
+    final: dict[str, float]
+    curve: dict[str, tuple[float, ...]]
+
+
+class Task(NamedTuple):
+    """One training: who, how, and on which stage's doubles of at most how many records."""
+
+    clients: tuple[str, ...]
+    settings: Training
+    stage: int
+    records: int | None = None
+
+
+@dataclass(frozen=True)
+class Scenery:
+    """What all trainings of a rehearsal share.
+
+    Parameters
+    ----------
+    target
+        Clients whose population judges; ``None`` for all.
+    judged
+        Records of that population.
+    seed
+        Of stages and first parameters.
+    """
+
+    pool: Releases
+    target: tuple[str, ...] | None = None
+    judged: int = JUDGED
+    seed: int = 0
+
+    @property
+    def digest(self) -> str:
+        """Hash of releases and settings: results of another scenery are not mixed with these."""
+        head = f"{self.pool.plan.digest}\0{self.pool.clients}\0{self.target}\0{self.judged}\0{self.seed}"
+        matrix = np.ascontiguousarray(self.pool.matrix)
+        return hashlib.sha256(head.encode() + matrix.tobytes()).hexdigest()
+
+
+class Stopped(Exception):
+    """The trainings were asked to stop before all were done."""
+
+
+class Trainings:
+    """Trains federations on the stages of one scenery and remembers every result.
+
+    Parameters
+    ----------
+    folder
+        Where finished trainings are kept, and found again by the next process; ``None`` for memory alone.
+    stopped
+        Asked before each training; where it says yes, `train` raises `Stopped`.
+    """
+
+    def __init__(
+        self,
+        scenery: Scenery,
+        *,
+        folder: Path | None = None,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.scenery = scenery
+        self.stopped = stopped
+        self._stages: dict[_Place, Stage] = {}
+        self._digest = scenery.digest
+        self._known: dict[str, Trained] = {}
+        self._lock = threading.Lock()
+        self._path = None if folder is None else folder / NAME
+        if self._path is not None and self._path.exists():
+            self._known = _read(self._path)
+        #: Trainings done by this process.
+        self.made = 0
+
+    def known(self, task: Task) -> Trained | None:
+        """The result of a training that was done before."""
+        return self._known.get(self._key(task))
+
+    def train(
+        self, tasks: Sequence[Task], done: Callable[[Task, Trained], None] | None = None
+    ) -> list[Trained]:
+        """Results of all tasks in their order; `done` hears of each as it ends.
+
+        Raises
+        ------
+        Stopped
+            `stopped` said so; what was trained until then is kept.
+        """
+        missing: dict[str, Task] = {}
+        for task in tasks:
+            found = self.known(task)
+            if found is None:
+                missing[self._key(task)] = task
+            elif done is not None:
+                done(task, found)
+        by_stage: dict[_Place, list[Task]] = {}
+        for task in missing.values():
+            by_stage.setdefault(_Place.of(task), []).append(task)
+        for place, those in by_stage.items():
+            self._train_stage(self._stage(place), those, done)
+        return [self._known[self._key(task)] for task in tasks]
+
+    def _train_stage(
+        self, stage: Stage, tasks: Sequence[Task], done: Callable[[Task, Trained], None] | None
+    ) -> None:
+        clients = list(dict.fromkeys(client for task in tasks for client in task.clients))
+        with ThreadPoolExecutor(_THREADS) as threads:
+            list(threads.map(lambda client: None if self.stopped() else stage.rows(client), clients))
+            if self.stopped():
+                raise Stopped
+            _ = stage.judges  # drawn once, before two threads ask for it
+            futures = {threads.submit(self._one, stage, task): task for task in tasks}
+            try:
+                for future in as_completed(futures):
+                    task, found = futures[future], future.result()
+                    self._keep(task, found)
+                    if done is not None:
+                        done(task, found)
+            except BaseException:
+                for future in futures:
+                    future.cancel()
+                raise
+
+    def _one(self, stage: Stage, task: Task) -> Trained:
+        if self.stopped():
+            raise Stopped
+        settings = task.settings
+        # Rehearsed noise protects nobody and needs no entropy: it is drawn from the seed, as all else.
+        config = msgspec.structs.replace(
+            settings.config(), seed=(settings.seed or 0) + task.stage, replicates=0,
+            evaluate_every=max(1, settings.rounds // _POINTS), simulated=settings.epsilon is not None,
+        )  # fmt: skip
+        return _trained(simulate(stage.prepared(task.clients), task.clients, config).records)
+
+    def _stage(self, place: _Place) -> Stage:
+        if place not in self._stages:
+            scenery = self.scenery
+            encoder = Encoder(scenery.pool.plan.schema, use_sensitive=place.use_sensitive)
+            self._stages[place] = Stage(
+                scenery.pool, encoder, number=place.number, seed=scenery.seed, target=scenery.target,
+                records=place.records, share=place.share, judged=scenery.judged,
+            )  # fmt: skip
+        return self._stages[place]
+
+    def _key(self, task: Task) -> str:
+        settings = {**msgspec.to_builtins(task.settings), "seed": task.settings.seed or 0}
+        for name in _NOT_REHEARSED:
+            settings.pop(name)
+        told = msgspec.json.encode([sorted(task.clients), settings, task.stage, task.records], order="sorted")
+        return hashlib.sha256(self._digest.encode() + told).hexdigest()[:32]
+
+    def _keep(self, task: Task, found: Trained) -> None:
+        key = self._key(task)
+        with self._lock:
+            self._known[key] = found
+            self.made += 1
+            if self._path is None:
+                return
+            line = msgspec.json.encode({"key": key, "final": found.final, "curve": found.curve}) + b"\n"
+            try:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                with self._path.open("ab") as file:
+                    file.write(line)
+            except OSError as cause:
+                raise FedwiseError(
+                    f"'{self._path}' cannot be written ({cause.strerror}); choose another directory"
+                ) from None
+
+
+class _Place(NamedTuple):
+    """What decides a stage beside the scenery."""
+
+    number: int
+    records: int | None
+    share: float
+    use_sensitive: bool
+
+    @classmethod
+    def of(cls, task: Task) -> _Place:
+        return cls(task.stage, task.records, 1 - task.settings.test, task.settings.use_sensitive)
+
+
+def performance(
+    role: str, clients: Sequence[str], trained: Mapping[int, Trained], *, stages: Sequence[int] | None = None
+) -> Performance:
+    """A federation's results, by stage, as one value; metrics that some stage lacks are left out."""
+    numbers = tuple(sorted(trained) if stages is None else stages)
+    finals = [trained[number].final for number in numbers]
+    names = [name for name in finals[0] if all(name in final for final in finals)]
+    curves = [trained[number].curve for number in numbers]
+    return Performance(
+        role=role,
+        clients=tuple(clients),
+        stages=numbers,
+        values={name: tuple(final[name] for final in finals) for name in names},
+        curve={
+            name: tuple(np.mean([curve[name] for curve in curves], axis=0).tolist()) for name in curves[0]
+        },
+    )
+
+
+def _trained(records: Sequence[Record]) -> Trained:
+    """The metrics of the last round by full name, and the learning curve."""
+    judged = [record for record in records if record.rows == "all"]
+    last = max(record.round for record in judged)
+    final = {}
+    for record in judged:
+        if record.round == last:
+            base, _, threshold = record.metric.partition("@")
+            final[str(Metric(base, record.attribute, threshold))] = record.value
+    rounds = sorted({record.round for record in judged})
+    curve: dict[str, tuple[float, ...]] = {"round": tuple(map(float, rounds))}
+    for metric in _CURVES:
+        curve[metric] = tuple(r.value for r in judged if r.metric == metric and not r.attribute)
+    return Trained(final, curve)
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """A finished training in a file. JSON has no NaN: what is not known is null."""
+
+    key: str
+    final: dict[str, float | None]
+    curve: dict[str, tuple[float | None, ...]]
+
+    @property
+    def trained(self) -> Trained:
+        return Trained(
+            {name: _number(value) for name, value in self.final.items()},
+            {name: tuple(map(_number, values)) for name, values in self.curve.items()},
+        )
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def _read(path: Path) -> dict[str, Trained]:
+    """Finished trainings of a file. A line that a stop has cut is taken out, so that the next one stands alone."""
+    try:
+        data = path.read_bytes()
+        whole = data[: data.rfind(b"\n") + 1]
+        if whole != data:
+            write_new(path, whole, force=True)
+    except OSError as cause:
+        raise FedwiseError(f"'{path}' cannot be read ({cause.strerror}); choose another directory") from None
+    found = {}
+    for number, text in enumerate(whole.splitlines(), 1):
+        try:
+            line = msgspec.json.decode(text, type=_Line)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise FedwiseError(
+                f"'{path}' line {number} is no finished training; remove the file to start again"
+            ) from None
+        found[line.key] = line.trained
+    return found
