@@ -1,8 +1,8 @@
 """FADE (Bendoukha, Arcolezi, Kaaniche, Boudguiga 2025): weights, or a subset, that balance the updates' gaps.
 
-The seed paper's words: the global model's gap is determined by the gaps of the updates; "the first strategy computes
-optimal aggregation weights to balance the global model's unfairness across clients, while the second selects an optimal
-subset of updates". Written from that description: the original's constraints and encrypted protocol are not here.
+A model's gap follows from the gaps of the updates it is averaged from, so the server can weigh the updates until those
+gaps cancel, or average only a subset in which they do. This is our reading of the idea: the original's constraints and
+its encrypted protocol are not here.
 """
 
 from __future__ import annotations
