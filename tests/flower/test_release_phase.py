@@ -15,9 +15,9 @@ import fedwise as fw
 from conftest import make_people
 from fedwise.errors import FedwiseError
 from fedwise.flower import InProcessGrid, Policy, guard_mod, release_app, release_mod, wire
-from fedwise.flower.client_app import records
 from fedwise.owner.policy import Refusal
 from fedwise.owner.release import Release
+from fedwise.owner.replies import records
 from flower.kit import make_grid, make_node
 
 SECRET = "secretvalue12345"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import random
 import sqlite3
@@ -219,12 +218,6 @@ class AnswerReader(ReleaseReader):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        importlib.import_module("flower.quiet")  # before Flower itself
-        from flwr.clientapp import ClientApp
-
-        from fedwise.flower import InProcessGrid
-
-        InProcessGrid(ClientApp(), 1)  # Flower makes messages only inside a run
         self.plan = plans()[0]
         self.honest = super().seeds()[:1]
 
@@ -232,18 +225,18 @@ class AnswerReader(ReleaseReader):
         return self.honest
 
     def read(self, data: bytes) -> None:
-        from flwr.app import ConfigRecord, Message, RecordDict
+        from fedwise.coordinator.answers import sort_answers
+        from fedwise.owner import envelope
 
-        from fedwise.flower import wire
-        from fedwise.flower.answers import sort_answers
-
-        fields: dict[str, Any] = {"protocol": 1, "library": "0", "status": "released", "release": data}
+        reply = envelope.released(data)
         rng = random.Random(data)
         for _ in range(0 if data in self.honest else rng.choice((0, 0, 1, 2))):
-            odd = rng.choice((1, 0.5, "x", "\x1b[2J", b"", [1, 2], [], ["a"], True, -1, float("nan")))
-            fields[rng.choice(("protocol", "status", "release", "code", "more"))] = odd
-        message = Message(RecordDict({"fedwise": ConfigRecord(fields)}), 1, wire.MESSAGE_TYPE)
-        found = sort_answers([1, 2], {1: message}, self.plan)
+            odd = rng.choice(
+                (b"1", b"0.5", b'"x"', b'"\\u001b[2J"', b'""', b"[1, 2]", b"[]", b"true", b"-1", b"NaN")
+            )
+            field = rng.choice((b"protocol", b"status", b"release", b"code", b"client", b"more"))
+            reply = reply.replace(b"{", b'{"' + field + b'":' + odd + b",", 1)
+        found = sort_answers([1, 2], {1: reply}, self.plan)
         assert len(found.releases) + len(found.absent) == 2
         for absence in found.absent:
             assert str(absence).isprintable()

@@ -7,19 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from flwr.app import ConfigRecord, Context, Message
 from flwr.clientapp import ClientApp
 
-from ..errors import BudgetExceeded, FedwiseError, PlanError
-from ..owner.answer import answer
-from ..owner.archive import Archive
-from ..owner.policy import Declined, Policy, Refusal
-from ..owner.release import Release, release
-from ..planning import Plan
+from ..errors import FedwiseError
+from ..owner.policy import Policy
+from ..owner.replies import records, reply_to
 from ..schema.frame import FrameLike
 from . import wire
-from .guard import Guard, Handler, describe, find_policy, guard
+from .guard import Guard, Handler, find_policy, guard
 
 _LOG = logging.getLogger("flwr")
 #: Key of the record in ``context.state`` that holds what this run's release said.
@@ -83,62 +79,17 @@ class Releaser:
 
     def __call__(self, message: Message, context: Context) -> Message:
         """A release, or a refusal from a fixed list."""
-        try:
-            made = self.answer(wire.read_request(message), context)
-            context.state[STATE] = ConfigRecord({"plan": made.plan_digest, "records": records(made)})
-            content = wire.released(made.encode())
-        except Declined as refused:
-            _LOG.warning("fedwise: declined a plan: %s", refused.refusal.sentence)
-            content = wire.declined(refused.refusal)
-        except Exception as cause:
-            _LOG.error("fedwise: no release was made: %s", describe(cause))
-            content = wire.declined(Refusal.FAILED)
-        return Message(content, reply_to=message)
-
-    def answer(self, request: bytes | None, context: Context) -> Release:
-        """Check the plan against the policy, and answer it as `fedwise release` does.
-
-        Raises
-        ------
-        Declined
-            With a fixed reason.
-        FedwiseError
-            The data or the disk failed; for the owner's eyes only.
-        """
-        try:
-            plan = Plan.decode(request or b"")
-        except PlanError:
-            raise Declined(Refusal.UNREADABLE) from None
-        policy = find_policy(self.policy, context)
-        try:
-            policy.check(plan)
-        except Declined:
-            raise
-        except FedwiseError as cause:
-            _LOG.error("fedwise: the policy cannot be used: %s", cause)
-            raise Declined(Refusal.POLICY) from None
-        if policy.ledger is None:
-            frame = find_data(self.data, policy, context)
-            return release(plan, frame, client=policy.client, simulated=True, seed=policy.simulated_seed)
-        try:
-            made = answer(
-                plan,
-                lambda: find_data(self.data, policy, context),
-                client=policy.client,
-                ledger=policy.open_ledger,
-                archive=Archive(policy.ledger),
+        made = reply_to(
+            wire.unwrap(message),
+            lambda plan: find_policy(self.policy, context),
+            lambda policy: find_data(self.data, policy, context),
+            log=_LOG,
+        )
+        if made.release is not None:
+            context.state[STATE] = ConfigRecord(
+                {"plan": made.release.plan_digest, "records": records(made.release)}
             )
-        except BudgetExceeded as cause:
-            _LOG.warning("fedwise: %s", cause)
-            raise Declined(Refusal.BUDGET) from None
-        if made.repeated:
-            _LOG.info(
-                "fedwise: this plan was answered before; the kept release is sent again, nothing is charged"
-            )
-        else:
-            found = made.release
-            _LOG.info("fedwise: released %d noisy tables at epsilon %s", len(found.tables), found.epsilon)
-        return made.release
+        return Message(wire.carry(made.content), reply_to=message)
 
 
 def find_data(source: Any, policy: Policy | None, context: Context) -> FrameLike:
@@ -152,16 +103,3 @@ def find_data(source: Any, policy: Policy | None, context: Context) -> FrameLike
     raise FedwiseError(
         "node has no data; name it in the policy file or with --node-config 'data=\"rows.parquet\"'"
     )
-
-
-def records(made: Release) -> float:
-    """Number of records as the noisy tables tell it: no exact count, so it may travel.
-
-    Table j sums to n plus noise of variance cells_j·σ_j²; the inverse-variance mean of all tables, at
-    least 1. Exact for a plan without privacy.
-    """
-    sums = np.array([sum(table.counts) for table in made.tables], dtype=np.float64)
-    if not made.private:
-        return max(float(sums[0]), 1.0)
-    precision = np.array([1 / (len(table.counts) * table.sigma**2) for table in made.tables])
-    return max(float(precision @ sums / precision.sum()), 1.0)

@@ -10,22 +10,12 @@ from typing import Any, NamedTuple
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
+from ..coordinator.exchange import Exchange
 from ..errors import CheckFailed, FedwiseError
-from .exchange import Exchange
+from .channel import ERRORS, FlowerChannel
 
 _LOG = logging.getLogger("flwr")
 _POLL = 0.5
-#: Names of Flower's error codes; texts of clients are not repeated.
-ERRORS = {
-    1: "its app could not be loaded",
-    2: "its app raised an error",
-    3: "its message was lost",
-    4: "its reply was lost",
-    5: "the node is offline",
-    6: "a mod refused",
-    7: "its app bundle is invalid",
-    8: "its app crashed",
-}
 
 
 class Missing(NamedTuple):
@@ -160,8 +150,9 @@ class FederationGrid(GridView):
         asked = self._checked(messages)
         if not asked:
             return []
-        exchange = Exchange(self.grid, timeout=timeout, grace=self.grace)
-        exchange.send(asked)
+        channel = FlowerChannel(self.grid)
+        exchange: Exchange[Message] = Exchange(channel, timeout=timeout, grace=self.grace)
+        exchange.sent(channel.push(asked))
         exchange.pull()
         while not exchange.over(enough=(len(asked) + 1) // 2):
             exchange.sleep(_POLL)
@@ -172,7 +163,7 @@ class FederationGrid(GridView):
                 self._note(message, "no answer in time")
             elif reply.has_error():
                 self._note(message, ERRORS.get(reply.error.code, "unknown error"))
-        order = {number: self.names[node] for number, node in exchange.nodes.items()}
+        order = {number: self.names[int(node)] for number, node in exchange.nodes.items()}
         return [reply for _, reply in sorted(exchange.replies.items(), key=lambda item: order[item[0]])]
 
     def _note(self, message: Message, reason: str) -> None:

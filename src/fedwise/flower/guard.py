@@ -13,6 +13,7 @@ from flwr.clientapp import ClientApp
 from ..errors import FedwiseError
 from ..owner.admission import Asked, admit
 from ..owner.policy import Declined, Policy, Refusal
+from ..owner.replies import describe
 from . import wire
 from .secagg_wire import RECORD
 
@@ -191,8 +192,3 @@ def find_policy(source: Any, context: Context) -> Policy:
     except Exception as cause:
         _LOG.error("fedwise: the policy cannot be used: %s", describe(cause))
         raise Declined(Refusal.POLICY) from None
-
-
-def describe(cause: Exception) -> str:
-    """fedwise's own errors hold no data; of any other exception only the type is told."""
-    return f"{type(cause).__name__}: {cause}" if isinstance(cause, FedwiseError) else type(cause).__name__

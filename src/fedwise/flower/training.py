@@ -17,6 +17,7 @@ from ..errors import BudgetExceeded, FedwiseError
 from ..owner.allowance import Allowance
 from ..owner.archive import Archive
 from ..owner.policy import Declined, Policy, Refusal
+from ..owner.replies import records
 from ..privacy.subsampled import Steps
 from ..schema.schema import Schema
 from ..training.checks import check_parameters, check_request, check_settings
@@ -33,7 +34,7 @@ from ..training.local import (
 )
 from ..training.model import Model, Vector
 from ..training.private import private_update
-from .client_app import STATE, find_data, records
+from .client_app import STATE, find_data
 from .guard import LOSS_ACTION, admitted_policy, guard, hand_over
 
 #: Keys of the records that travel beside Flower's own ``arrays``, ``config`` and ``metrics``.

@@ -8,15 +8,13 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
 import numpy as np
-from flwr.app import Message
 
 from ..errors import ReleaseError
-from ..owner.policy import Refusal
+from ..owner import envelope
 from ..owner.release import Release
 from ..planning import Plan
 from ..pool.screen import flagged
-from . import wire
-from .grid import ERRORS
+from .channel import Failure, Node, order
 
 Kind = Literal["silent", "declined", "failed", "version", "invalid", "duplicate", "flagged"]
 
@@ -24,7 +22,7 @@ Kind = Literal["silent", "declined", "failed", "version", "invalid", "duplicate"
 class Absence(NamedTuple):
     """A node whose release is not in the pool, and why. Holds no text written by the node."""
 
-    node: int
+    node: Node
     client: str | None
     kind: Kind
     reason: str
@@ -36,29 +34,33 @@ class Absence(NamedTuple):
 class Sorted(NamedTuple):
     """Trusted releases by node, and everyone else."""
 
-    releases: dict[int, Release]
+    releases: dict[Node, Release]
     absent: list[Absence]
 
 
 def sort_answers(
-    asked: Iterable[int], replies: Mapping[int, Message], plan: Plan, *, accept_flagged: bool = False
+    asked: Iterable[Node],
+    replies: Mapping[Node, bytes | Failure],
+    plan: Plan,
+    *,
+    accept_flagged: bool = False,
 ) -> Sorted:
     """Read every reply, and leave out what cannot be trusted.
 
     Parameters
     ----------
     asked
-        All node ids.
+        All nodes.
     replies
-        The replies that came, by node id.
+        The replies that came, by node.
     plan
         The plan that was asked; a release must answer exactly this one.
     accept_flagged
         Keep releases that fail the screen.
     """
-    releases: dict[int, Release] = {}
+    releases: dict[Node, Release] = {}
     absent: list[Absence] = []
-    for node in sorted(asked):
+    for node in sorted(asked, key=order):
         found = _read(node, replies.get(node), plan)
         if isinstance(found, Absence):
             absent.append(found)
@@ -67,21 +69,21 @@ def sort_answers(
     absent += _drop_doubles(releases)
     if releases and not accept_flagged:
         absent += _drop_flagged(releases, plan)
-    return Sorted(releases, sorted(absent))
+    return Sorted(releases, sorted(absent, key=lambda absence: order(absence.node)))
 
 
-def _read(node: int, reply: Message | None, plan: Plan) -> Release | Absence:
+def _read(node: Node, reply: bytes | Failure | None, plan: Plan) -> Release | Absence:
     if reply is None:
         return Absence(node, None, "silent", "no answer in time")
-    if reply.has_error():
-        return Absence(node, None, "failed", ERRORS.get(reply.error.code, "unknown error"))
-    answer = wire.read_answer(reply)
+    if isinstance(reply, Failure):
+        return Absence(node, None, "failed", reply.reason)
+    answer = envelope.read_answer(reply)
     if answer is None:
         return Absence(node, None, "version", "it speaks another version of fedwise; update the node")
-    if isinstance(answer, Refusal):
-        return Absence(node, None, "declined", answer.sentence)
+    if answer.refusal is not None:
+        return Absence(node, answer.client, "declined", answer.refusal.sentence)
     try:
-        found = Release.decode(answer)
+        found = Release.decode(answer.release or b"")
     except ReleaseError:
         # The error may quote the file, which a node wrote: it is not repeated.
         return Absence(node, None, "version", "its release cannot be read by this version of fedwise")
@@ -92,7 +94,7 @@ def _read(node: int, reply: Message | None, plan: Plan) -> Release | Absence:
     return found
 
 
-def _drop_doubles(releases: dict[int, Release]) -> list[Absence]:
+def _drop_doubles(releases: dict[Node, Release]) -> list[Absence]:
     """Keep one node for each client, and one client for each set of noisy counts.
 
     The same release from two nodes is one client that came back under a new node id: the later id stays.
@@ -101,8 +103,8 @@ def _drop_doubles(releases: dict[int, Release]) -> list[Absence]:
     """
     absent: list[Absence] = []
     prints = {node: hashlib.sha256(found.counts.tobytes()).hexdigest() for node, found in releases.items()}
-    by_client: dict[str, list[int]] = defaultdict(list)
-    by_print: dict[str, list[int]] = defaultdict(list)
+    by_client: dict[str, list[Node]] = defaultdict(list)
+    by_print: dict[str, list[Node]] = defaultdict(list)
     for node, found in releases.items():
         by_client[found.client].append(node)
         by_print[prints[node]].append(node)
@@ -124,7 +126,7 @@ def _drop_doubles(releases: dict[int, Release]) -> list[Absence]:
     return list(once.values())
 
 
-def _drop_flagged(releases: dict[int, Release], plan: Plan) -> list[Absence]:
+def _drop_flagged(releases: dict[Node, Release], plan: Plan) -> list[Absence]:
     nodes = list(releases)
     clients = [releases[node].client for node in nodes]
     flags = flagged(clients, np.stack([releases[node].counts for node in nodes]), plan)

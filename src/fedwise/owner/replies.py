@@ -1,0 +1,116 @@
+"""Replies: what a node sends back to a request, under the owner's policy. Bytes in, bytes out, for every engine."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from ..errors import BudgetExceeded, FedwiseError, PlanError
+from ..planning import Plan
+from ..schema.frame import FrameLike
+from . import envelope
+from .answer import answer
+from .archive import Archive
+from .policy import Declined, Policy, Refusal
+from .release import Release, release
+
+
+class Reply(NamedTuple):
+    """The bytes that leave, and the release in them; None for a refusal."""
+
+    content: bytes
+    release: Release | None
+
+
+def reply_to(
+    request: bytes | None,
+    policy: Callable[[Plan], Policy],
+    data: Callable[[Policy], FrameLike],
+    *,
+    log: logging.Logger | None = None,
+) -> Reply:
+    """Answer a request: a release, or a refusal from a fixed list. Nothing is raised, and no text of an error leaves.
+
+    Parameters
+    ----------
+    request
+        What the coordinator sent.
+    policy
+        The owner's terms for a plan; raises `Declined` where there are none.
+    data
+        The rows under a policy. Called only if the plan is allowed and was not answered before.
+    log
+        Where the owner reads what happened. Default: the logger ``fedwise``.
+    """
+    log = log or logging.getLogger("fedwise")
+    try:
+        made = _answer(envelope.read_request(request or b""), policy, data, log)
+        return Reply(envelope.released(made.encode()), made)
+    except Declined as refused:
+        log.warning("fedwise: declined a plan: %s", refused.refusal.sentence)
+        return Reply(envelope.declined(refused.refusal), None)
+    except Exception as cause:
+        log.error("fedwise: no release was made: %s", describe(cause))
+        return Reply(envelope.declined(Refusal.FAILED), None)
+
+
+def _answer(
+    request: bytes | None,
+    find: Callable[[Plan], Policy],
+    data: Callable[[Policy], FrameLike],
+    log: logging.Logger,
+) -> Release:
+    """Check the plan against the policy, and answer it as `fedwise release` does."""
+    try:
+        plan = Plan.decode(request or b"")
+    except PlanError:
+        raise Declined(Refusal.UNREADABLE) from None
+    try:
+        policy = find(plan)
+        policy.check(plan)
+    except Declined:
+        raise
+    except FedwiseError as cause:
+        log.error("fedwise: the policy cannot be used: %s", cause)
+        raise Declined(Refusal.POLICY) from None
+    if policy.ledger is None:
+        frame = data(policy)
+        return release(plan, frame, client=policy.client, simulated=True, seed=policy.simulated_seed)
+    try:
+        made = answer(
+            plan,
+            lambda: data(policy),
+            client=policy.client,
+            ledger=policy.open_ledger,
+            archive=Archive(policy.ledger),
+        )
+    except BudgetExceeded as cause:
+        log.warning("fedwise: %s", cause)
+        raise Declined(Refusal.BUDGET) from None
+    found = made.release
+    if made.repeated:
+        log.info("fedwise: this plan was answered before; the kept release is sent again, nothing is charged")
+    else:
+        log.info("fedwise: released %d noisy tables at epsilon %s", len(found.tables), found.epsilon)
+    return found
+
+
+def records(made: Release) -> float:
+    """Number of records as the noisy tables tell it: no exact count, so it may travel.
+
+    Table j sums to n plus noise of variance cells_j·σ_j²; the inverse-variance mean of all tables, at
+    least 1. Exact for a plan without privacy.
+    """
+    sums = np.array([sum(table.counts) for table in made.tables], dtype=np.float64)
+    if not made.private:
+        return max(float(sums[0]), 1.0)
+    precision = np.array([1 / (len(table.counts) * table.sigma**2) for table in made.tables])
+    return max(float(precision @ sums / precision.sum()), 1.0)
+
+
+def describe(cause: Exception) -> str:
+    """fedwise's own errors hold no data; of any other exception only the type is told."""
+    return f"{type(cause).__name__}: {cause}" if isinstance(cause, FedwiseError) else type(cause).__name__
