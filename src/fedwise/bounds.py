@@ -67,12 +67,17 @@ def slopes(estimates: Estimates, federations: Ints, weights: Weights) -> Floats:
 
 
 def noise_covariance(estimates: Estimates, federations: Ints, weights: Weights) -> Floats:
-    """Covariance of the linearised noise ξ_W over federations: |W∩V| · Σ_c σ_c² g_W(c) g_V(c)."""
-    gradients = slopes(estimates, federations, weights) * estimates.layout.per_cell(estimates.sigmas)
+    """Covariance of the linearised noise ξ_W over federations: Σ_j Σ_{i∈W∩V} σ_ij² Σ_{c∈j} g_W(c) g_V(c)."""
+    layout = estimates.layout
+    gradients = slopes(estimates, federations, weights)
     member = np.zeros((len(federations), len(estimates.clients)))
     for row, members in enumerate(federations):
         member[row, members] = 1.0
-    covariance: Floats = (member @ member.T) * (gradients @ gradients.T)
+    covariance: Floats = np.zeros((len(federations), len(federations)))
+    for j in range(layout.tables):
+        slope = gradients[:, layout.slice(j)]
+        noisy = member * estimates.sigmas[:, j]
+        covariance += (noisy @ noisy.T) * (slope @ slope.T)
     return covariance
 
 
@@ -154,11 +159,11 @@ def _assumptions(
     known: bool,
     simulated: bool,
 ) -> tuple[Assumption, ...]:
-    k = len(members)
     used = pair_weights(estimates.schema, estimates.layout, weights) != 0
-    noise = estimates.layout.per_cell(estimates.sigmas * used)
+    own = estimates.sigmas[np.asarray(members)]
+    noise = estimates.layout.per_cell(np.sqrt(np.sum(own**2, axis=0)) * used)
     cells = estimates.cells[np.asarray(members)].sum(axis=0)[noise > 0]
-    clear = float(np.mean(cells >= _CLEAR * math.sqrt(k) * noise[noise > 0])) if len(cells) else 1.0
+    clear = float(np.mean(cells >= _CLEAR * noise[noise > 0])) if len(cells) else 1.0
     sizes = np.maximum(estimates.totals[np.asarray(members)], 1.0)
     ratio = float(sizes.max() / sizes.min())
     spread = covariance.diagonal()

@@ -1,4 +1,4 @@
-"""Pools: one plan, one release a client, no copies, and a screen with a known false-alarm rate."""
+"""Pools: releases of the same tables, each once, no copies, and a screen with a known false-alarm rate."""
 
 from __future__ import annotations
 
@@ -90,10 +90,15 @@ def test_a_copy_under_another_name(plan: fw.Plan, small_schema: fw.Schema) -> No
     assert len(fw.Pool.of(nobody)) == 2
 
 
-def test_releases_of_different_plans(plan: fw.Plan, small_schema: fw.Schema) -> None:
-    other = fw.plan(small_schema, 2.0)
-    with pytest.raises(PoolError, match=f"{other.digest[:12]}.*{plan.digest[:12]}"):
+def test_releases_of_other_tables(plan: fw.Plan, small_schema: fw.Schema) -> None:
+    other = fw.plan(small_schema, weights=fw.Weights(gamma=0.0))
+    with pytest.raises(
+        PoolError, match=f"{other.digest[:12]}.*{plan.digest[:12]}, which asks for other tables"
+    ):
         fw.Pool.of([simulate(plan, "a"), simulate(other, "b")])
+    exact = fw.plan(small_schema, math.inf)
+    with pytest.raises(PoolError, match="must not mix"):
+        fw.Pool.of([simulate(plan, "a"), fw.release(exact, make_people(9), client="b", no_privacy=True)])
 
 
 def test_nothing_to_load(tmp_path: Path) -> None:

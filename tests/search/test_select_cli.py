@@ -197,10 +197,10 @@ def test_releases_that_do_not_form_a_pool(cli, releases, small_schema, tmp_path)
     mixed = tmp_path / "mixed"
     plan = fw.plan(small_schema, epsilon=5.0)
     fw.release(plan, people(300, 1), client="A", simulated=True, seed=1).save(mixed / "A.release.json")
-    other = fw.plan(small_schema, epsilon=2.0)
+    other = fw.plan(small_schema, epsilon=2.0, weights=fw.Weights(gamma=0.0))
     fw.release(other, people(300, 2), client="B", simulated=True, seed=2).save(mixed / "B.release.json")
     code, _, err = cli("select", mixed, "-k", 2)
-    assert (code, "a pool needs releases of one plan" in err) == (2, True)
+    assert (code, "a pool needs releases of one schema" in err) == (2, True)
 
     twice = tmp_path / "twice"
     fw.release(plan, people(300, 1), client="A", simulated=True, seed=1).save(twice / "one.release.json")

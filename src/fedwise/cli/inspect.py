@@ -72,7 +72,7 @@ def describe(pool: object) -> dict[str, object]:
 
     assert isinstance(pool, Pool)
     plan = pool.plan
-    _, _, totals, consistency = consistent(pool.matrix, plan.layout, plan.sigmas)
+    _, _, totals, consistency = consistent(pool.matrix, plan.layout, pool.sigmas)
     flags = {flag.client: flag.reason for flag in pool.flags}
     alerts: dict[str, list[str]] = {}
     for alert in pool.alerts:
@@ -101,7 +101,7 @@ def describe(pool: object) -> dict[str, object]:
         "schema": plan.schema.name,
         "tables": len(plan.tables),
         "cells": plan.layout.cells,
-        "noise": {"least": float(plan.sigmas.min()), "most": float(plan.sigmas.max())},
+        "noise": {"least": float(pool.sigmas.min()), "most": float(pool.sigmas.max())},
         "flagged": sorted(flags),
         "alerts": sorted(alerts),
     }

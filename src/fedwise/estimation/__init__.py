@@ -32,11 +32,13 @@ Estimator = Literal["shrinkage", "plain"]
 
 
 class Releases(Protocol):
-    """What is estimated from: the releases of one plan. `Pool` is one."""
+    """What is estimated from: releases of one plan, or of related plans. `Pool` is one."""
 
     clients: tuple[str, ...]
     plan: Plan
-    matrix: npt.NDArray[np.int64]
+    matrix: npt.NDArray[np.int64] | npt.NDArray[np.float64]
+    #: Shape (clients, tables): noise scales.
+    sigmas: npt.NDArray[np.float64]
     #: Estimates made so far, by estimator.
     cache: Cache[str, Estimates]
 
@@ -49,7 +51,7 @@ def estimate(pool: Releases, estimator: Estimator | str = "shrinkage") -> Estima
     Parameters
     ----------
     pool
-        Releases of one plan.
+        Releases of one plan, or of plans that ask for the same tables.
     estimator
         ``shrinkage``: consistent, non-negative counts, denoised by what the pool has in common.
         ``plain``: the released counts as they are; a federation's summed tables are clipped at zero
@@ -71,7 +73,7 @@ def estimate(pool: Releases, estimator: Estimator | str = "shrinkage") -> Estima
 
 def _estimate(pool: Releases, estimator: Estimator | str) -> Estimates:
     plan = pool.plan
-    layout, sigmas = plan.layout, np.asarray(plan.sigmas, dtype=np.float64)
+    layout, sigmas = plan.layout, pool.sigmas
     if len(pool.clients) == 0:
         raise PoolError("pool must hold at least one release; add release files")
     if estimator == "plain":

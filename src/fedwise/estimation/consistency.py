@@ -13,6 +13,8 @@ noise. The least-squares answer over all tables is therefore a precision-weighte
 Everything is linear in the released counts: adjusted tables of clients may be summed, and the sum is
 consistent too. The lack of agreement before the adjustment is a χ² statistic with known distribution,
 the screen for releases that did not come from one data set or carry other noise than the plan says.
+
+Each client has its own scales: precisions, weights and variances are arrays whose first axis are the clients.
 """
 
 from __future__ import annotations
@@ -77,11 +79,11 @@ class Parts:
 class Variances:
     """Noise variance of each part: of the total, of each variable's effect, of each interaction.
 
-    The effect of X has covariance ``effects[X] · (I − J/a)``, the interaction of table j
-    ``interactions[j] · (I − J/a) ⊗ (I − J/b)``.
+    Shapes (…), (…, variables) and (…, tables) for scales of shape (…, tables). The effect of X has covariance
+    ``effects[X] · (I − J/a)``, the interaction of table j ``interactions[j] · (I − J/a) ⊗ (I − J/b)``.
     """
 
-    total: float
+    total: Floats
     effects: Floats
     interactions: Floats
 
@@ -96,7 +98,8 @@ def consistent(
     matrix
         Shape (clients, cells): released counts.
     sigmas
-        Shape (tables,): noise of each table; 0 for exact counts.
+        Shape (clients, tables), or (tables,) where all clients have the same: noise of each table; 0 for exact
+        counts.
 
     Returns
     -------
@@ -123,7 +126,7 @@ def combine(
     clients = counts.shape[0]
     totals, effects, statistic = np.empty(clients), np.empty((clients, layout.levels)), np.empty(clients)
     for rows in _blocks(clients, layout):
-        totals[rows], effects[rows], statistic[rows] = _split_block(counts[rows], layout, noise, None)
+        totals[rows], effects[rows], statistic[rows] = _split_block(counts[rows], layout, noise[rows], None)
     return totals, effects, _verdict(statistic, layout)
 
 
@@ -134,7 +137,9 @@ def split(matrix: npt.ArrayLike, layout: Layout, sigmas: npt.ArrayLike) -> tuple
     parts = Parts(np.empty(clients), np.empty((clients, layout.levels)), np.empty((clients, layout.cells)))
     statistic = np.empty(clients)
     for rows in _blocks(clients, layout):
-        totals, effects, disagreement = _split_block(counts[rows], layout, noise, parts.interactions[rows])
+        totals, effects, disagreement = _split_block(
+            counts[rows], layout, noise[rows], parts.interactions[rows]
+        )
         parts.totals[rows], parts.effects[rows], statistic[rows] = totals, effects, disagreement
     return parts, _verdict(statistic, layout)
 
@@ -158,22 +163,25 @@ def variances(layout: Layout, sigmas: npt.ArrayLike) -> Variances:
     noise = np.asarray(sigmas, dtype=np.float64) ** 2
     total, effects = _precisions(layout, noise)
     with np.errstate(divide="ignore"):
+        nothing = np.zeros(noise.shape[:-1])
         return Variances(
-            total=float(1.0 / total.sum()),
-            effects=np.array([1.0 / sum(p for _, _, p in found) if found else 0.0 for found in effects]),
+            total=np.asarray(1.0 / total.sum(axis=-1)),
+            effects=np.stack(
+                [1.0 / sum(p for _, _, p in found) if found else nothing for found in effects], axis=-1
+            ),
             interactions=noise,
         )
 
 
-def _precisions(layout: Layout, noise: Floats) -> tuple[Floats, list[list[tuple[int, int, float]]]]:
+def _precisions(layout: Layout, noise: Floats) -> tuple[Floats, list[list[tuple[int, int, Floats]]]]:
     """Precision of each table's total, and (table, axis, precision) of each variable's effects."""
     cells = np.array([a * b for a, b in layout.shapes], dtype=np.float64)
-    effects: list[list[tuple[int, int, float]]] = [[] for _ in layout.sizes]
+    effects: list[list[tuple[int, int, Floats]]] = [[] for _ in layout.sizes]
     with np.errstate(divide="ignore"):
         total = 1.0 / (noise * cells)
         for j, ((x, y), (a, b)) in enumerate(zip(layout.pairs, layout.shapes, strict=True)):
-            effects[x].append((j, 0, float(np.float64(1.0) / (noise[j] * b))))
-            effects[y].append((j, 1, float(np.float64(1.0) / (noise[j] * a))))
+            effects[x].append((j, 0, np.asarray(1.0 / (noise[..., j] * b))))
+            effects[y].append((j, 1, np.asarray(1.0 / (noise[..., j] * a))))
     return total, effects
 
 
@@ -198,26 +206,26 @@ def _split_block(
             interactions[:, layout.slice(j)] = table.reshape(-1, a * b)
     scale = np.maximum(np.abs(found).max(axis=1, initial=0.0), 1.0)
     precision, effect_precisions = _precisions(layout, noise)
-    totals = found @ _mean_weights(precision)
+    totals = np.einsum("cj,cj->c", found, _mean_weights(precision))
     statistic = _disagreement(found - totals[:, None], precision, scale)
     effects = np.zeros((counts.shape[0], layout.levels))
     for variable, members in enumerate(effect_precisions):
         if not members:
             continue
         here = layout.marginal(variable)
-        precision = np.array([p for _, _, p in members])
-        for weight, (j, axis, _) in zip(_mean_weights(precision), members, strict=True):
-            effects[:, here] += weight * sums[j][axis]
-        for p, (j, axis, _) in zip(precision, members, strict=True):
-            statistic += _disagreement(sums[j][axis] - effects[:, here], np.array([p]), scale)
+        weights = _mean_weights(np.stack([p for _, _, p in members], axis=1))
+        for weight, (j, axis, _) in zip(weights.T, members, strict=True):
+            effects[:, here] += weight[:, None] * sums[j][axis]
+        for j, axis, p in members:
+            statistic += _disagreement(sums[j][axis] - effects[:, here], p[:, None], scale)
     return totals, effects, statistic
 
 
 def _mean_weights(precision: Floats) -> Floats:
-    """Weights of a precision-weighted mean; exact tables (infinite precision) share it evenly."""
+    """Weights of each client's precision-weighted mean; exact tables (infinite precision) share it evenly."""
     exact = np.isinf(precision)
-    chosen = exact.astype(np.float64) if exact.any() else precision
-    return np.asarray(chosen / chosen.sum(), dtype=np.float64)
+    chosen = np.where(exact.any(axis=1, keepdims=True), exact, precision) if exact.any() else precision
+    return np.asarray(chosen / chosen.sum(axis=1, keepdims=True), dtype=np.float64)
 
 
 def _disagreement(deviation: Floats, precision: Floats, scale: Floats) -> Floats:
@@ -257,10 +265,13 @@ def _checked(
             f"matrix must have shape (clients, {layout.cells}) for this layout, got {counts.shape}; "
             "use releases of one plan"
         )
-    if scales.shape != (layout.tables,):
-        raise PoolError(f"sigmas must have shape ({layout.tables},), got {scales.shape}; give one per table")
+    if scales.shape not in ((layout.tables,), (len(counts), layout.tables)):
+        raise PoolError(
+            f"sigmas must have shape ({layout.tables},) or ({len(counts)}, {layout.tables}), got {scales.shape}; "
+            "give one per table, or one per client and table"
+        )
     if not (np.isfinite(scales).all() and (scales >= 0).all()):
         raise PoolError("sigmas must be finite and at least 0; check the plan")
     if counts.dtype.kind == "f" and not np.isfinite(counts).all():
         raise PoolError("matrix must hold finite counts; drop the damaged release")
-    return counts, scales**2
+    return counts, np.broadcast_to(scales**2, (len(counts), layout.tables))

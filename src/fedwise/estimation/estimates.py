@@ -83,7 +83,8 @@ class Estimates:
     estimator
         Name of the estimator that made them: ``plain`` or ``shrinkage``.
     sigmas
-        Noise scale of each table as released (zeros for a release that is not private).
+        Shape (clients, tables): noise scale of each client's tables as released (zeros for a release that is not
+        private). A vector of scales that all clients share may be given; nothing given is no noise.
     posterior
         What remains uncertain about each client after shrinkage; ``None`` for the plain estimator, whose
         error is the released noise.
@@ -102,6 +103,11 @@ class Estimates:
     cache: Cache[tuple[int, int], Estimates] = field(
         default_factory=lambda: Cache(_REDRAWS), init=False, repr=False, compare=False
     )
+
+    def __post_init__(self) -> None:
+        shape = (len(self.clients), self.layout.tables)
+        scales = np.asarray(self.sigmas, dtype=np.float64)
+        object.__setattr__(self, "sigmas", np.broadcast_to(scales if scales.size else 0.0, shape))
 
     @classmethod
     def plain(

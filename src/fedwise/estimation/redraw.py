@@ -25,7 +25,7 @@ def redrawn(estimates: Estimates, seed: int, number: int) -> Estimates:
 def redraw(estimates: Estimates, rng: np.random.Generator) -> Estimates:
     """Estimates of a new release of the same clients: a parametric bootstrap.
 
-    The estimated cells stand for the true counts. Fresh normal noise of the plan's scale is added to
+    The estimated cells stand for the true counts. Fresh normal noise of the scale of its release is added to
     every cell of every client, independently, and the same estimator runs again, its between-client
     variances included. A client that is chosen again in most redraws was not chosen by the noise alone.
 

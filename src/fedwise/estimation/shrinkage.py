@@ -69,10 +69,12 @@ def shrink(matrix: npt.ArrayLike, layout: Layout, sigmas: npt.ArrayLike) -> Shru
     matrix
         Shape (clients, cells): released counts of at least one client.
     sigmas
-        Shape (tables,): noise of each table; all 0 for exact counts, which come back unchanged.
+        Shape (clients, tables), or (tables,) where all clients have the same: noise of each table; all 0 for
+        exact counts, which come back unchanged.
     """
     noise = np.asarray(sigmas, dtype=np.float64)
     parts, _ = split(matrix, layout, noise)
+    noise = np.broadcast_to(noise, (len(parts.totals), layout.tables))
     if not noise.any():
         cells, marginals, totals = join(parts, layout)
         return Shrunk(cells, marginals, totals, _certain(layout, parts))
@@ -89,9 +91,6 @@ class _Pool:
         self.variances = variances(layout, sigmas)
         self.sizes = positive(parts.totals, self.variances.total)
         self.share = self.sizes / self.sizes.sum()
-        # Precision of a proportion grows with the square of the size; a few large clients must not decide τ².
-        squares = self.sizes**2
-        self.weight = np.minimum(squares, _CAP * np.median(squares))
         self.factor = np.ones(len(self.sizes))
 
     def shrink(self) -> Shrunk:
@@ -100,7 +99,7 @@ class _Pool:
         pooled = self.share @ marginals
         cells = self.parts.interactions  # reused: each table is read once, then overwritten
         posterior = Posterior(
-            totals=np.full(clients, self.variances.total),
+            totals=self.variances.total.copy(),
             marginals=uncertain,
             strength=np.zeros((clients, layout.tables)),
             direction=np.zeros(layout.cells),
@@ -154,8 +153,18 @@ class _Pool:
         own = self.parts.effects[:, here] / self.sizes[:, None] + 1.0 / levels
         pool = np.maximum(self.share @ own, 0.0)
         pool = pool / pool.sum() if pool.sum() > 0 else np.full(levels, 1.0 / levels)
-        v = ((1.0 - 1.0 / levels) * self.variances.effects[variable] / self.sizes**2)[:, None]
-        return own - pool, pool, v, self._between(own - pool, v)
+        noise = self.variances.effects[:, variable]
+        v = ((1.0 - 1.0 / levels) * noise / self.sizes**2)[:, None]
+        return own - pool, pool, v, self._between(own - pool, v, self._weight(noise))
+
+    def _weight(self, noise: Floats) -> Floats:
+        """Weight of each client where τ² is estimated, from the noise variances (clients,) of its counts.
+
+        The precision of a proportion is n²/σ²; a few large clients must not decide τ².
+        """
+        least = noise.min()
+        precision = self.sizes**2 * np.divide(least, noise, out=np.ones_like(noise), where=noise > least)
+        return np.asarray(np.minimum(precision, _CAP * np.median(precision)))
 
     def _spread_factor(self, found: list[tuple[Floats, Floats, Floats, Floats]]) -> Floats:
         """How much wider than the pool's a client's own spread is: a factor on every τ².
@@ -195,7 +204,7 @@ class _Pool:
 
     def _pool_noise(self, j: int) -> float:
         """Noise variance of a cell of the pool's proportions in table j, marginals taken out."""
-        return float(self.noise[j] * len(self.sizes) / self.sizes.sum() ** 2 * _free(*self.layout.shapes[j]))
+        return float(self.noise[:, j].sum() / self.sizes.sum() ** 2 * _free(*self.layout.shapes[j]))
 
     def _client_tables(
         self, j: int, own: Floats, pool: Floats, x: Floats, y: Floats, posterior: Posterior
@@ -204,14 +213,15 @@ class _Pool:
         clients, a, b = own.shape
         predicted = fit(pool, x, y, rounds=ROUNDS)
         residual = (own / self.sizes[:, None, None] - centre(predicted)).reshape(clients, a * b)
-        v = (self.noise[j] / self.sizes**2)[:, None]
+        v = (self.noise[:, j] / self.sizes**2)[:, None]
+        weight = self._weight(self.noise[:, j])
         direction = association.direction(pool).ravel()
         along = residual @ direction
-        tau = self.factor[:, None] * self._between(along[:, None], v)
+        tau = self.factor[:, None] * self._between(along[:, None], v, weight)
         keep_along = _keep(widened(tau, along[:, None], v), v)
         residual -= along[:, None] * direction
         v_cell = v * _free(a, b)
-        spread = self._spread(residual, pool.ravel(), v_cell)
+        spread = self._spread(residual, pool.ravel(), v_cell, weight)
         tau = self.factor[:, None] * spread * pool.ravel()
         keep_rest = _keep(widened(tau, residual, v_cell), v_cell)
         rest = (keep_rest * residual).reshape(clients, a, b)
@@ -251,7 +261,7 @@ class _Pool:
         moved = association.mix_to(fitted, pattern, x, y, share=self.share, goal=goal, give=give)
         return moved, (1.0 - believed) * gap
 
-    def _between(self, deviation: Floats, v: Floats) -> Floats:
+    def _between(self, deviation: Floats, v: Floats, weight: Floats) -> Floats:
         """Between-client variance of each column by the method of moments, never negative.
 
         The pool mean holds every client, so E d_i² = h_i·τ² + (1 − 2s_i)·v_i + Σ_k s_k² v_k with s the
@@ -259,34 +269,34 @@ class _Pool:
         """
         share = self.share[:, None]
         mean = np.sum(share**2 * v, axis=0)
-        excess = self.weight @ (deviation**2 - (1.0 - 2.0 * share) * v - mean)
-        scale = float(self.weight @ (1.0 - 2.0 * self.share + np.sum(self.share**2)))
-        lone = scale <= 1e-9 * self.weight.sum()  # one client is its own pool
+        excess = weight @ (deviation**2 - (1.0 - 2.0 * share) * v - mean)
+        scale = float(weight @ (1.0 - 2.0 * self.share + np.sum(self.share**2)))
+        lone = scale <= 1e-9 * weight.sum()  # one client is its own pool
         return np.zeros_like(excess) if lone else np.maximum(excess / scale, 0.0)
 
-    def _spread(self, residual: Floats, pool: Floats, v: Floats) -> float:
+    def _spread(self, residual: Floats, pool: Floats, v: Floats, weight: Floats) -> float:
         """Between-client variance of the cells off the direction, as a multiple of their proportion."""
-        top = float(np.sum(self.weight @ ((residual**2 - v) * pool)))
-        bottom = float(self.weight.sum() * np.sum(pool**2))
+        top = float(np.sum(weight @ ((residual**2 - v) * pool)))
+        bottom = float(weight.sum() * np.sum(pool**2))
         return max(top / bottom, 0.0) if bottom > 0 else 0.0
 
 
-def positive(totals: Floats, variance: float) -> Floats:
+def positive(totals: Floats, variance: npt.ArrayLike) -> Floats:
     """Number of records given a noisy total: mean of the noise model's N(total, variance) above zero.
 
         n̂ = t + s·φ(t/s)/Φ(t/s)
 
     Equal to the noisy total where that is large against its noise, and positive always.
     """
-    s = np.sqrt(variance)
-    if s == 0:
-        return np.maximum(totals, 1e-9)
+    known = np.broadcast_to(np.sqrt(np.asarray(variance, dtype=np.float64)), totals.shape)
+    s = np.where(known > 0, known, 1.0)
     z = totals / s
     near = np.maximum(z, -25.0)
     mean = near + np.exp(-0.5 * near**2 - 0.5 * np.log(2.0 * np.pi) - special.log_ndtr(near))
     # Far below zero the sum cancels; there its expansion is exact.
     far = np.minimum(z, -25.0)
-    return np.asarray(s * np.where(z > -25.0, mean, (1.0 - 2.0 / far**2) / -far))
+    above = s * np.where(z > -25.0, mean, (1.0 - 2.0 / far**2) / -far)
+    return np.asarray(np.where(known > 0, above, np.maximum(totals, 1e-9)))
 
 
 def widened(tau: Floats, deviation: Floats, v: Floats) -> Floats:

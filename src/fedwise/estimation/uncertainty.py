@@ -51,14 +51,15 @@ def error_and_lift(estimates: Estimates, federation: Federation, weights: Weight
 
 
 def _plain_error(estimates: Estimates, members: npt.NDArray[np.int64], signed: Floats) -> float:
-    """√(k Σ_j w_j² σ_j² Σ_xy g²)."""
+    """√(Σ_i Σ_j w_j² σ_ij² Σ_xy g²)."""
     layout = estimates.layout
     summed = estimates.cells[members].sum(axis=0)
     variance = 0.0
     for j in np.flatnonzero(signed).tolist():
         slope = gradient(summed[layout.slice(j)].reshape(layout.shapes[j]))
-        variance += signed[j] ** 2 * estimates.sigmas[j] ** 2 * float(np.sum(slope**2))
-    return math.sqrt(len(members) * variance)
+        noise = float(np.sum(estimates.sigmas[members, j] ** 2))
+        variance += signed[j] ** 2 * noise * float(np.sum(slope**2))
+    return math.sqrt(variance)
 
 
 class _Delta:
@@ -76,7 +77,7 @@ class _Delta:
         self.share = self.sizes / self.total
         self.own = estimates.cells[members] / self.sizes[:, None]
         self.whole = self.share @ self.own
-        self.noise = estimates.sigmas**2
+        self.noise = estimates.sigmas[members] ** 2
 
     def error_and_lift(self) -> tuple[float, float]:
         """Root of the summed variances and squared biases, and the first bias, whose sign is known."""
@@ -124,7 +125,7 @@ class _Delta:
         here = self.layout.slice(j)
         p, direction = table.ravel(), self.posterior.direction[here]
         centred = slope.ravel()
-        v = (self.noise[j] / self.sizes**2)[:, None]
+        v = (self.noise[:, j] / self.sizes**2)[:, None]
         strength = self.posterior.strength[self.members, j]
         prior = (
             self.posterior.spread[j]

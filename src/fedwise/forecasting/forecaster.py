@@ -167,7 +167,7 @@ class Forecaster:
     @cached_property
     def rows(self) -> Floats:
         """What is summed over a federation: shape (clients, width). See `kernels.Solver`."""
-        return self._rows(self._moments, np.ones(len(self.estimates.clients)))
+        return self._rows(self._moments, self._noisiness)
 
     def rates(self, sums: Floats) -> Floats:
         """Positive rates by group and class of each summed row: shape (batch, groups, 2)."""
@@ -312,7 +312,7 @@ class Forecaster:
         cells, marginals, totals = (part[members].sum(axis=0) for part in self._counts)
         # Shrinkage has taken the noise out of the pool's tables already.
         noisy = estimates.estimator != "shrinkage"
-        variances = len(members) * table_sigmas(estimates) ** 2 * noisy
+        variances = np.sum(estimates.sigmas[members] ** 2, axis=0) * noisy
         shares = denoise(layout, cells, marginals, float(totals), variances)
         return draw(
             layout, shares, self._drawn, records=_DRAWN * self.settings.records, seed=self.settings.seed
@@ -363,7 +363,7 @@ class Forecaster:
         return _RIDGE
 
     def _noise_norm(self) -> float:
-        """Ridge, in records and for one client, that covers the noise in the tables.
+        """Ridge, in records and for one typical client, that covers the noise in the tables.
 
         A symmetric matrix of independent noise with variances v_ab has spectral norm near
         2·√(mean_a Σ_b v_ab); half of it did best in trials (docs/theory/forecast.md).
@@ -375,11 +375,19 @@ class Forecaster:
         used[0] = False
         return float(np.sqrt(variance[np.ix_(used, used)].sum(axis=1).mean())) if used.any() else 0.0
 
+    @property
+    def _noisiness(self) -> Floats:
+        """Noise variance of each client as a multiple of the typical one's: all 1 where all have one ε."""
+        typical = table_sigmas(self.estimates)
+        if not typical.all() or (self.estimates.sigmas == self.estimates.sigmas[:1]).all():
+            return np.ones(len(self.estimates.clients))
+        return np.asarray(np.mean((self.estimates.sigmas / typical) ** 2, axis=1))
+
     def _redrawn_rows(self, rng: np.random.Generator) -> Floats:
         """Rows of the pool as it might have been released with another draw of the noise."""
         counts = consistent_counts(redraw(self.estimates, rng))
         found = moments(self.design, self.estimates.layout, *counts)
-        return self._rows(found, np.ones(len(self.estimates.clients)))
+        return self._rows(found, self._noisiness)
 
 
 def _summed(found: Moments, members: Ints) -> Moments:
@@ -391,12 +399,12 @@ def _summed(found: Moments, members: Ints) -> Moments:
 
 def _marginal_errors(estimates: Estimates) -> Floats:
     """Standard error of each level's pooled count: the best that one of its tables gives."""
-    layout, sigmas = estimates.layout, table_sigmas(estimates)
-    precision = np.zeros(len(layout.sizes))
+    layout = estimates.layout
+    precision = np.zeros((len(estimates.clients), len(layout.sizes)))
     with np.errstate(divide="ignore"):
-        for (x, y), (a, b), sigma in zip(layout.pairs, layout.shapes, sigmas, strict=True):
-            precision[x] += np.float64(1.0) / (b * sigma**2)
-            precision[y] += np.float64(1.0) / (a * sigma**2)
-        variance = len(estimates.clients) / precision
+        for (x, y), (a, b), sigmas in zip(layout.pairs, layout.shapes, estimates.sigmas.T, strict=True):
+            precision[:, x] += 1.0 / (b * sigmas**2)
+            precision[:, y] += 1.0 / (a * sigmas**2)
+        variance = np.sum(1.0 / precision, axis=0)
     spread = np.repeat(np.where(np.isfinite(variance), variance, 0.0), layout.sizes)
     return np.asarray(np.sqrt(spread), dtype=np.float64)

@@ -50,7 +50,8 @@ class Scorer(NamedTuple):
 class Solver(NamedTuple):
     """What turns summed rows into coefficients.
 
-    A row is the lower triangle of H, then g, then records and members. The ridge, in records, is
+    A row is the lower triangle of H, then g, then records and members (a client of more noise counts as several,
+    one of less as a part). The ridge, in records, is
     the larger of `ridge` and `noise`·√members / records; it pulls to the anchor.
     """
 

@@ -51,14 +51,13 @@ def consistent_counts(estimates: Estimates) -> tuple[Floats, Floats, Floats]:
     """Cells, marginals and totals that agree with one another: plain estimates are adjusted first."""
     if estimates.estimator != "plain":
         return estimates.cells, estimates.marginals, estimates.totals
-    sigmas = table_sigmas(estimates)
-    cells, marginals, totals, _ = consistent(estimates.cells, estimates.layout, sigmas)
+    cells, marginals, totals, _ = consistent(estimates.cells, estimates.layout, estimates.sigmas)
     return cells, marginals, totals
 
 
 def table_sigmas(estimates: Estimates) -> Floats:
-    """Noise of each table; zeros where the estimates carry none."""
-    return estimates.sigmas if len(estimates.sigmas) else np.zeros(estimates.layout.tables)
+    """Noise of each table, root mean square over the clients. Shape (tables,)."""
+    return np.asarray(np.sqrt(np.mean(estimates.sigmas**2, axis=0)))
 
 
 def moments(design: Design, layout: Layout, cells: Floats, marginals: Floats, totals: Floats) -> Moments:

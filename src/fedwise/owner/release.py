@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from .. import __version__
 from ..errors import ReleaseError
@@ -59,6 +60,11 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     def counts(self) -> NoisyCounts:
         """All noisy counts as one flat vector in the plan's layout."""
         return NoisyCounts(np.array([c for table in self.tables for c in table.counts], dtype=np.int64))
+
+    @property
+    def sigmas(self) -> npt.NDArray[np.float64]:
+        """Noise scale of each table, shape (tables,)."""
+        return np.array([table.sigma for table in self.tables])
 
     @property
     def label(self) -> Label:

@@ -53,9 +53,9 @@ class Shares:
     known
         Shape (clients,): whether the estimate itself is above that.
     noise
-        Shape (tables,): variance of a cell's interaction, in records².
+        Shape (clients, tables): variance of a cell's interaction, in records².
     effects
-        Shape (variables,): variance of a level's marginal, in records².
+        Shape (clients, variables): variance of a level's marginal, in records².
     """
 
     layout: Layout
@@ -71,8 +71,9 @@ class Shares:
         """Make released counts consistent and divide by each client's total."""
         cells, marginals, totals, _ = consistent(matrix, layout, sigmas)
         exact = not sigmas.all()
-        parts = variances(layout, np.where(exact, 1.0, sigmas))
-        least = 1.0 if exact else max(3.0 * parts.total**0.5, 1.0)
+        scales = np.broadcast_to(sigmas, (len(totals), layout.tables))
+        parts = variances(layout, np.where(exact, 1.0, scales))
+        least = 1.0 if exact else np.maximum(3.0 * parts.total**0.5, 1.0)
         sizes = np.maximum(totals, least)
         inner = np.array([(1 - 1 / a) * (1 - 1 / b) for a, b in layout.shapes])
         return cls(
@@ -81,7 +82,7 @@ class Shares:
             marginals / sizes[:, None],
             sizes,
             totals > least,
-            sigmas**2 * inner,
+            scales**2 * inner,
             0.0 * parts.effects if exact else parts.effects,
         )
 
@@ -89,9 +90,11 @@ class Shares:
         """Shape (clients, a, b): noise variance of a cell of p(x,y) − p(x)p(y), its marginals' noise included."""
         (x, y), (a, b) = self.layout.pairs[table], self.layout.shapes[table]
         p, q = self.levels(x)[:, :, None], self.levels(y)[:, None, :]
-        effects = self.effects[x] * (1 - 1 / a) * (1 / b - q) ** 2
-        effects = effects + self.effects[y] * (1 - 1 / b) * (1 / a - p) ** 2
-        return np.asarray((self.noise[table] + effects) / self.sizes[:, None, None] ** 2, dtype=np.float64)
+        rows, columns, inner = self.effects[:, x], self.effects[:, y], self.noise[:, table]
+        effects = rows[:, None, None] * (1 - 1 / a) * (1 / b - q) ** 2
+        effects = effects + columns[:, None, None] * (1 - 1 / b) * (1 / a - p) ** 2
+        noise = inner[:, None, None] + effects
+        return np.asarray(noise / self.sizes[:, None, None] ** 2, dtype=np.float64)
 
     def levels(self, variable: int) -> Floats:
         """Shape (clients, levels): one variable's shares, not negative, summing to 1."""

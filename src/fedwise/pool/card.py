@@ -141,7 +141,7 @@ def quality(pool: Pool) -> dict[str, Card]:
     """
     if len(pool) == 0:
         raise PoolError("pool must hold at least one release; add release files")
-    shares = Shares.of(pool.matrix, pool.plan.layout, np.asarray(pool.plan.sigmas, dtype=np.float64))
+    shares = Shares.of(pool.matrix, pool.plan.layout, pool.sigmas)
     if shares.known.sum() < LEAST_CLIENTS:
         few = f"cannot tell: fewer than {LEAST_CLIENTS} clients of known size to compare with"
         return {

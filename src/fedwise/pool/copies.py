@@ -27,6 +27,7 @@ import numpy.typing as npt
 from scipy import special
 
 Floats = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
 #: Numbers looked at while searching: all cells of a small pool, a sample of the cells of a large one.
 _NUMBERS = 8_000_000
@@ -53,9 +54,7 @@ class Twins:
     p_value: float
 
 
-def twins(
-    matrix: npt.NDArray[np.int64], scales: Floats, *, false_alarm: float, numbers: int = _NUMBERS
-) -> list[Twins]:
+def twins(matrix: Counts, scales: Floats, *, false_alarm: float, numbers: int = _NUMBERS) -> list[Twins]:
     """Each client's closest partner, where the two are too close for independent noise.
 
     Every pair is compared, on as many cells as `numbers` allows (at least 768); the closest
@@ -66,7 +65,7 @@ def twins(
     matrix
         Shape (clients, cells): released counts.
     scales
-        Shape (cells,): noise of each cell, above 0.
+        Shape (cells,), or (clients, cells) where clients differ: noise of each cell, above 0.
     false_alarm
         Chance that a pool of independent noises holds any such pair; shared over all pairs.
     numbers
@@ -75,12 +74,13 @@ def twins(
     clients, cells = matrix.shape
     if clients < 2 or cells < 2:
         return []
+    scales = np.broadcast_to(scales, matrix.shape)
     nearest = _nearest(matrix, scales, max(_SAMPLE, numbers // clients))
     pairs = sorted({(min(i, j), max(i, j)) for i, j in enumerate(nearest.tolist())})
     among = clients * (clients - 1) / 2
     found = []
     for first, second in pairs:
-        least = least_root(matrix[first] / scales, matrix[second] / scales)
+        least = least_root(matrix[first] / scales[first], matrix[second] / scales[second])
         p_value = min(1.0, among * independent(least, cells))
         if p_value < false_alarm:
             found.append(Twins(first, second, p_value))
@@ -106,7 +106,7 @@ def least_root(a: Floats, b: Floats) -> float:
     return min(float(a @ a), float(b @ b))
 
 
-def _nearest(matrix: npt.NDArray[np.int64], scales: Floats, most: int) -> npt.NDArray[np.int64]:
+def _nearest(matrix: Counts, scales: Floats, most: int) -> npt.NDArray[np.int64]:
     """For each client the partner with the smallest root, on at most `most` cells."""
     clients, cells = matrix.shape
     if cells > most:
@@ -114,7 +114,7 @@ def _nearest(matrix: npt.NDArray[np.int64], scales: Floats, most: int) -> npt.ND
         digest = hashlib.sha256(matrix.sum(axis=0).tobytes()).digest()
         rng = np.random.default_rng(int.from_bytes(digest, "big"))
         chosen = np.sort(rng.choice(cells, most, replace=False))
-        white = matrix[:, chosen] / scales[chosen]
+        white = matrix[:, chosen] / scales[:, chosen]
     else:
         white = matrix / scales
     norms = np.einsum("ij,ij->i", white, white)

@@ -60,14 +60,14 @@ def disparities(shares: Shares, schema: Schema, attribute: int, inside: Mask) ->
     sizes = shares.sizes
     own = {v: covariance(shares, attribute, v) for v in [*predictors, schema.target]}
     p, q = shares.levels(attribute), shares.levels(schema.target)
-    joint = shares.noise[at[frozenset((attribute, schema.target))]]
+    joint = shares.noise[:, at[frozenset((attribute, schema.target))]]
     made = []
     for g in range(1, 2) if p.shape[1] == 2 else range(p.shape[1]):
         unit = np.maximum(p[:, g] * (1 - p[:, g]), 1.0 / sizes)
         for y in range(1, 2) if q.shape[1] == 2 else range(q.shape[1]):
             said = sum(own[v][:, g] @ beta[v][:, y] for v in predictors)
             noise = joint + sum(
-                shares.noise[at[frozenset((attribute, v))]] * np.sum(beta[v][:, y] ** 2)
+                shares.noise[:, at[frozenset((attribute, v))]] * np.sum(beta[v][:, y] ** 2)
                 for v in predictors
                 if v != attribute
             )
@@ -103,7 +103,7 @@ def _regression(shares: Shares, predictors: list[int], target: int, inside: Mask
     inner = np.block([[mean(x, y) for y in predictors] for x in predictors])
     outer = np.concatenate([mean(x, target) for x in predictors])
     # Noise of standard deviation s adds eigenvalues up to 2s√levels, of either sign: they hold nothing.
-    noise = np.sqrt(np.median(shares.noise) * np.sum((weight / shares.sizes) ** 2))
+    noise = np.sqrt(np.sum(np.median(shares.noise, axis=1) * (weight / shares.sizes) ** 2))
     values, vectors = np.linalg.eigh((inner + inner.T) / 2)
     ridge = _RIDGE + 2.0 * noise * np.sqrt(len(inner))
     solved = vectors @ ((vectors.T @ outer) / (np.maximum(values, 0.0) + ridge)[:, None])

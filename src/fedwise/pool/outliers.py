@@ -25,6 +25,7 @@ import numpy.typing as npt
 from ..schema.layout import Layout
 
 Floats = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
 #: Fewest clients from which a median and a spread can be told.
 LEAST_CLIENTS = 8
@@ -58,7 +59,7 @@ class Scores:
 
 
 def association_scores(
-    matrix: npt.NDArray[np.int64], layout: Layout, sigmas: Floats, *, totals: Floats, total_variance: float
+    matrix: Counts, layout: Layout, sigmas: Floats, *, totals: Floats, total_variance: npt.ArrayLike
 ) -> Scores:
     """Score every client of a pool of at least `LEAST_CLIENTS`; of a smaller one all scores are 0.
 
@@ -67,15 +68,16 @@ def association_scores(
     matrix
         Shape (clients, cells): released counts.
     sigmas
-        Shape (tables,): noise of each table; 0 for exact counts.
+        Shape (clients, tables) or (tables,): noise of each table; 0 for exact counts.
     totals, total_variance
-        Estimated numbers of records and the variance of the estimate, as `consistency.combine` gives them.
+        Estimated numbers of records and the variance of the estimate, one or one for each client.
     """
     clients = len(matrix)
     if clients < LEAST_CLIENTS:
         return Scores(np.zeros(clients), np.zeros(clients, dtype=np.int64), np.zeros(clients, dtype=np.bool_))
     # Below three standard deviations the number of records is unknown; one that small explains any share.
-    sizes = np.maximum(totals, max(3.0 * total_variance**0.5, 1.0))
+    variance = np.broadcast_to(np.asarray(total_variance, dtype=np.float64), totals.shape)
+    sizes = np.maximum(totals, np.maximum(3.0 * np.sqrt(variance), 1.0))
     pooled = _pooled(matrix, layout, sizes)
     directions = _directions(pooled, layout)
     found = np.empty((clients, layout.tables))
@@ -83,7 +85,7 @@ def association_scores(
         found[rows] = np.add.reduceat(matrix[rows] * directions, layout.offsets[:-1], axis=1)
     found /= sizes[:, None]
     sampling = _per_table(directions**2 * pooled, layout) - _per_table(directions * pooled, layout) ** 2
-    noise = (sigmas**2 + found**2 * total_variance) / sizes[:, None] ** 2 + sampling / sizes[:, None]
+    noise = (sigmas**2 + found**2 * variance[:, None]) / sizes[:, None] ** 2 + sampling / sizes[:, None]
     distance = standardised(found, noise)
     table = np.abs(distance).argmax(axis=1)
     worst = distance[np.arange(clients), table]
@@ -124,7 +126,7 @@ def spread_of(squared: Floats, noise: Floats, *, half: float = _HALF) -> Floats:
     return np.asarray(high, dtype=np.float64)
 
 
-def _pooled(matrix: npt.NDArray[np.int64], layout: Layout, sizes: Floats) -> Floats:
+def _pooled(matrix: Counts, layout: Layout, sizes: Floats) -> Floats:
     """Mean table of shares, each client weighing by its size up to a cap, without negative cells."""
     weight = np.minimum(sizes, _CAP * np.median(sizes))
     weight /= weight.sum()

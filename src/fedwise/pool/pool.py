@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -14,13 +13,16 @@ from ..errors import PoolError, nearest
 from ..estimation.estimates import Estimates
 from ..owner.release import SUFFIX, Label, Release, label_of
 from ..planning import Plan
+from .intake import Intake
+from .outliers import Counts
 from .screen import FALSE_ALARM, Alert, Flag, flagged, screen
+from .spending import Spending
 
 __all__ = ["FALSE_ALARM", "Alert", "Flag", "Pool", "flagged", "release_files"]
 
 
 class Pool:
-    """All releases of one plan.
+    """All releases of one plan, or of plans that ask for the same tables at other ε.
 
     Build it with `Pool.load` or `Pool.of`.
 
@@ -29,9 +31,13 @@ class Pool:
     clients
         Names, sorted.
     plan
-        The plan every release answers.
+        The plan that most releases answer.
     matrix
-        Shape (clients, cells): noisy counts.
+        Shape (clients, cells): noisy counts; several releases of one client are combined by precision.
+    sigmas
+        Shape (clients, tables): noise scale of each client's tables.
+    spendings
+        What each client has given away, release by release; empty where that is not known.
     simulated
         Whether any release carries simulated noise.
     charged
@@ -48,8 +54,10 @@ class Pool:
         self,
         clients: Sequence[str],
         plan: Plan,
-        matrix: npt.NDArray[np.int64],
+        matrix: Counts,
         *,
+        sigmas: npt.NDArray[np.float64] | None = None,
+        spendings: Sequence[Spending] = (),
         simulated: bool = False,
         charged: bool = True,
         flags: Sequence[Flag] = (),
@@ -61,6 +69,9 @@ class Pool:
         # Read-only, so that estimates made from it once stay true.
         self.matrix = matrix.view()
         self.matrix.flags.writeable = False
+        scales = plan.sigmas if sigmas is None else sigmas
+        self.sigmas = np.broadcast_to(scales, (len(self.clients), plan.layout.tables))
+        self.spendings = tuple(spendings)
         self.cache: Cache[str, Estimates] = Cache()
         self.simulated = simulated
         self.charged = charged
@@ -96,30 +107,42 @@ class Pool:
         Raises
         ------
         PoolError
-            No releases, releases of different plans, two of one client, or a flagged one.
+            No releases, releases of other tables, one release twice, or a flagged one.
         ReleaseError
             A file is damaged.
         """
         files = release_files(path)
-        loader = _Loader()
+        intake = Intake()
         for done, file in enumerate(files):
-            loader.add(Release.load(file), f"'{file}'")
+            intake.add(Release.load(file), f"'{file}'")
             if progress is not None:
                 progress(done + 1, len(files))
-        return loader.pool(accept_flagged=accept_flagged)
+        return _pool(intake, accept_flagged=accept_flagged)
 
     @classmethod
     def _build(cls, releases: list[Release], sources: list[str], *, accept_flagged: bool) -> Pool:
-        loader = _Loader()
+        intake = Intake()
         for found, source in zip(releases, sources, strict=True):
             found.verify(source)
-            loader.add(found, source)
-        return loader.pool(accept_flagged=accept_flagged)
+            intake.add(found, source)
+        return _pool(intake, accept_flagged=accept_flagged)
 
     @property
     def private(self) -> bool:
         """Whether the releases carry noise at all."""
         return self.plan.private
+
+    @property
+    def mixed(self) -> bool:
+        """Whether clients carry different noise."""
+        return bool((self.sigmas != self.sigmas[:1]).any())
+
+    @property
+    def epsilons(self) -> npt.NDArray[np.float64]:
+        """Shape (clients,): ε of all of each client's releases together; the plan's where that is not known."""
+        if not self.spendings:
+            return np.full(len(self.clients), self.plan.epsilon)
+        return np.array([spending.epsilon for spending in self.spendings])
 
     @property
     def label(self) -> Label:
@@ -147,6 +170,8 @@ class Pool:
             [self.clients[i] for i in kept],
             self.plan,
             self.matrix[kept],
+            sigmas=self.sigmas[kept],
+            spendings=[self.spendings[i] for i in kept] if self.spendings else (),
             simulated=self.simulated,
             charged=self.charged,
             flags=[flag for flag in self.flags if flag.client in stay],
@@ -158,70 +183,39 @@ class Pool:
         return len(self.clients)
 
     def __repr__(self) -> str:
-        return f"Pool({len(self)} clients, epsilon={self.plan.promise_epsilon}, {self.label})"
+        least, most = self.epsilons.min(initial=np.inf), self.epsilons.max(initial=0.0)
+        spent = f"{least:g} to {most:g}" if least < most else f"{self.plan.promise_epsilon}"
+        return f"Pool({len(self)} clients, epsilon={spent}, {self.label})"
 
 
-class _Loader:
-    """Collects releases one by one, keeping only their counts."""
-
-    def __init__(self) -> None:
-        self.plan: Plan | None = None
-        self.rows: dict[str, npt.NDArray[np.int64]] = {}
-        self.sources: dict[str, str] = {}
-        self.fingerprints: dict[bytes, str] = {}
-        self.simulated = False
-        self.charged = True
-
-    def add(self, found: Release, source: str) -> None:
-        if self.plan is None:
-            self.plan = found.plan
-        elif found.plan_digest != self.plan.digest:
-            first = next(iter(self.sources.values()))
-            raise PoolError(
-                f"{source} answers plan {found.plan_digest[:12]}, but {first} answers {self.plan.digest[:12]}; "
-                "a pool needs releases of one plan"
-            )
-        if found.client in self.rows:
-            raise PoolError(
-                f"client '{found.client}' appears twice: {self.sources[found.client]} and {source}; remove one"
-            )
-        counts = found.counts
-        fingerprint = hashlib.sha256(counts.tobytes()).digest()
-        if self.plan.private and fingerprint in self.fingerprints:
-            raise PoolError(
-                f"{source} holds exactly the noisy counts of client '{self.fingerprints[fingerprint]}'; "
-                "independent noise never repeats, so one of the two is a copy: remove it"
-            )
-        self.fingerprints[fingerprint] = found.client
-        self.rows[found.client] = counts
-        self.sources[found.client] = source
-        self.simulated |= found.simulated
-        self.charged &= found.charged
-
-    def pool(self, *, accept_flagged: bool) -> Pool:
-        if self.plan is None:
-            raise PoolError("pool must hold at least one release, got none")
-        clients = sorted(self.rows)
-        matrix = np.stack([self.rows[name] for name in clients])
-        self.rows.clear()
-        found = screen(clients, matrix, self.plan)
-        if found.flags and not accept_flagged:
-            first = found.flags[0]
-            more = f" ({len(found.flags) - 1} more are flagged)" if len(found.flags) > 1 else ""
-            raise PoolError(
-                f"{self.sources[first.client]} of client '{first.client}' fails the {first.kind} screen: "
-                f"{first.reason}{more}; remove it, ask for a new one, or pass --accept-flagged"
-            )
-        return Pool(
-            clients,
-            self.plan,
-            matrix,
-            simulated=self.simulated,
-            charged=self.charged,
-            flags=found.flags,
-            alerts=found.alerts,
-            sources=[self.sources[name] for name in clients],
+def _pool(intake: Intake, *, accept_flagged: bool) -> Pool:
+    """A pool of all releases taken in, screened."""
+    made = intake.gather()
+    found = screen(made.clients, made.matrix, made.plan, made.sigmas)
+    flags = [
+        *made.flags,
+        *(flag for flag in found.flags if flag.client not in {f.client for f in made.flags}),
+    ]
+    if flags and not accept_flagged:
+        first = flags[0]
+        more = f" ({len(flags) - 1} more are flagged)" if len(flags) > 1 else ""
+        source = made.sources[made.clients.index(first.client)]
+        raise PoolError(
+            f"{source} of client '{first.client}' fails the {first.kind} screen: "
+            f"{first.reason}{more}; remove it, ask for a new one, or pass --accept-flagged"
         )
+    return Pool(
+        made.clients,
+        made.plan,
+        made.matrix,
+        sigmas=made.sigmas,
+        spendings=made.spendings,
+        simulated=intake.simulated,
+        charged=intake.charged,
+        flags=flags,
+        alerts=found.alerts,
+        sources=made.sources,
+    )
 
 
 def release_files(path: str | Path | Iterable[str | Path]) -> list[Path]:

@@ -21,7 +21,6 @@ What no screen can see: a consistent, well-sized data set that is made up (docs/
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -33,7 +32,7 @@ import numpy.typing as npt
 from ..estimation.consistency import Consistency, combine, variances
 from ..planning import Plan
 from .copies import twins
-from .outliers import LEAST_CLIENTS, association_scores, standardised
+from .outliers import LEAST_CLIENTS, Counts, association_scores, standardised
 
 Floats = npt.NDArray[np.float64]
 
@@ -83,25 +82,29 @@ class _Evidence:
     """What all tests share: combined totals and effects, their noise, and the disagreement."""
 
     clients: Sequence[str]
-    matrix: npt.NDArray[np.int64]
+    matrix: Counts
     plan: Plan
+    sigmas: Floats
     totals: Floats
     effects: Floats
-    total_variance: float
+    total_variance: Floats
     effect_variances: Floats
     consistency: Consistency
 
     @classmethod
-    def of(cls, clients: Sequence[str], matrix: npt.NDArray[np.int64], plan: Plan) -> _Evidence:
-        totals, effects, consistency = combine(matrix, plan.layout, plan.sigmas)
-        noise = variances(plan.layout, plan.sigmas)
+    def of(cls, clients: Sequence[str], matrix: Counts, plan: Plan, sigmas: Floats | None) -> _Evidence:
+        shape = (len(matrix), plan.layout.tables)
+        scales = np.broadcast_to(plan.sigmas if sigmas is None else sigmas, shape)
+        totals, effects, consistency = combine(matrix, plan.layout, scales)
+        noise = variances(plan.layout, scales)
         return cls(
-            clients, matrix, plan, totals, effects, noise.total if plan.private else 0.0,
-            noise.effects if plan.private else np.zeros(len(plan.layout.sizes)), consistency,
+            clients, matrix, plan, scales, totals, effects,
+            noise.total if plan.private else np.zeros(len(totals)),
+            noise.effects if plan.private else np.zeros_like(noise.effects), consistency,
         )  # fmt: skip
 
 
-def screen(clients: Sequence[str], matrix: npt.NDArray[np.int64], plan: Plan) -> Screen:
+def screen(clients: Sequence[str], matrix: Counts, plan: Plan, sigmas: Floats | None = None) -> Screen:
     """Flags and alerts of a pool.
 
     Parameters
@@ -112,19 +115,21 @@ def screen(clients: Sequence[str], matrix: npt.NDArray[np.int64], plan: Plan) ->
         Shape (clients, cells): released counts.
     plan
         The plan they answer.
+    sigmas
+        Shape (clients, tables): noise of each client, where it is not the plan's.
     """
-    evidence = _Evidence.of(clients, matrix, plan)
+    evidence = _Evidence.of(clients, matrix, plan, sigmas)
     return Screen(tuple(_flags(evidence)), tuple(_alerts(evidence)))
 
 
-def flagged(clients: Sequence[str], matrix: npt.NDArray[np.int64], plan: Plan) -> list[Flag]:
+def flagged(clients: Sequence[str], matrix: Counts, plan: Plan, sigmas: Floats | None = None) -> list[Flag]:
     """Only the flags, at most one for each client, in the order of the clients.
 
     An honest release is flagged for what it holds with probability at most `FALSE_ALARM`, half of it for
     disagreement of its tables and half for negative counts. Independently drawn noises make a pool in which
     any two releases are flagged as copies with probability at most `FALSE_ALARM`.
     """
-    return _flags(_Evidence.of(clients, matrix, plan))
+    return _flags(_Evidence.of(clients, matrix, plan, sigmas))
 
 
 def _flags(evidence: _Evidence) -> list[Flag]:
@@ -150,10 +155,11 @@ def _consistency_flags(evidence: _Evidence) -> list[Flag]:
     if found.dof == 0:
         return []
     # Below σ of about 0.7 the discrete Gaussian has less variance than σ²: agreement proves nothing then.
-    both = plan.private and float(plan.sigmas.min()) >= TOO_GOOD_FROM
-    alarm = FALSE_ALARM / 4 if both else FALSE_ALARM / 2
+    coarse = evidence.sigmas.min(axis=1) < TOO_GOOD_FROM
     flags = []
-    for name, p_value in zip(evidence.clients, found.p_value.tolist(), strict=True):
+    for i, (name, p_value) in enumerate(zip(evidence.clients, found.p_value.tolist(), strict=True)):
+        both = plan.private and not coarse[i]
+        alarm = FALSE_ALARM / 4 if both else FALSE_ALARM / 2
         if p_value < alarm:
             flags.append(Flag(name, "its tables contradict one another beyond their noise", p_value))
         elif both and p_value > 1 - alarm:
@@ -177,18 +183,18 @@ def _negative_flags(evidence: _Evidence) -> list[Flag]:
 
 def _lowest(evidence: _Evidence) -> tuple[Floats, int]:
     """Each client's lowest cell, marginal or total in standard deviations, and how many were looked at."""
-    layout, sigmas = evidence.plan.layout, evidence.plan.sigmas
+    layout, sigmas = evidence.plan.layout, evidence.sigmas
     cells = np.stack([evidence.matrix[:, layout.slice(j)].min(axis=1) for j in range(layout.tables)], axis=1)
     if not evidence.plan.private:
         return np.where(cells.min(axis=1) < 0, -np.inf, 0.0), layout.cells
     sizes = np.asarray(layout.sizes, dtype=np.float64)
     marginals = evidence.effects + evidence.totals[:, None] / np.repeat(sizes, layout.sizes)
-    spread = evidence.effect_variances * (1 - 1 / sizes) + evidence.total_variance / sizes**2
+    spread = evidence.effect_variances * (1 - 1 / sizes) + evidence.total_variance[:, None] / sizes**2
     lowest = np.minimum.reduce(
         [
             (cells / sigmas).min(axis=1),
-            (marginals / np.sqrt(np.repeat(spread, layout.sizes))).min(axis=1),
-            evidence.totals / math.sqrt(evidence.total_variance),
+            (marginals / np.sqrt(np.repeat(spread, layout.sizes, axis=1))).min(axis=1),
+            evidence.totals / np.sqrt(evidence.total_variance),
         ]
     )
     return np.asarray(lowest, dtype=np.float64), layout.cells + sum(layout.sizes) + 1
@@ -199,11 +205,13 @@ def _copy_flags(evidence: _Evidence, alone: npt.NDArray[np.int64]) -> list[Flag]
     plan = evidence.plan
     if not plan.private or len(alone) < 2:
         return []
-    scales = plan.layout.per_cell(plan.sigmas)
-    usable = scales >= TOO_GOOD_FROM
+    alike = bool((evidence.sigmas == evidence.sigmas[:1]).all())
+    # Scales of every cell of every client need as much memory as the releases: only where clients differ.
+    scales = plan.layout.per_cell(evidence.sigmas[:1] if alike else evidence.sigmas[alone])
+    usable = (scales >= TOO_GOOD_FROM).all(axis=0)
     among = evidence.matrix if len(alone) == len(evidence.matrix) else evidence.matrix[alone]
     if not usable.all():
-        among, scales = among[:, usable], scales[usable]
+        among, scales = among[:, usable], scales[:, usable]
     fits = evidence.consistency.p_value
     flags = []
     for pair in twins(among, scales, false_alarm=FALSE_ALARM):
@@ -233,7 +241,7 @@ def _size_alerts(evidence: _Evidence) -> list[Alert]:
     clients = len(evidence.clients)
     if clients < 3:
         return []
-    sizes = np.maximum(evidence.totals, max(math.sqrt(evidence.total_variance), 1.0))
+    sizes = np.maximum(evidence.totals, np.maximum(np.sqrt(evidence.total_variance), 1.0))
     share = sizes / sizes.sum()
     odd = np.zeros(clients)
     if clients >= LEAST_CLIENTS:
@@ -257,7 +265,7 @@ def _size_alerts(evidence: _Evidence) -> list[Alert]:
 def _association_alerts(evidence: _Evidence) -> list[Alert]:
     layout = evidence.plan.layout
     found = association_scores(
-        evidence.matrix, layout, evidence.plan.sigmas,
+        evidence.matrix, layout, evidence.sigmas,
         totals=evidence.totals, total_variance=evidence.total_variance,
     )  # fmt: skip
     alerts = []

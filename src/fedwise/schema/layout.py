@@ -84,8 +84,8 @@ class Layout:
         return flat[..., self.slice(table)].reshape(*flat.shape[:-1], *self.shapes[table])
 
     def per_cell(self, per_table: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """A number for each table, repeated over its cells."""
-        return np.repeat(np.asarray(per_table, dtype=np.float64), np.diff(self.offsets))
+        """A number for each table (last axis), repeated over its cells."""
+        return np.repeat(np.asarray(per_table, dtype=np.float64), np.diff(self.offsets), axis=-1)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Layout) and (self.names, self.sizes, self.pairs) == (

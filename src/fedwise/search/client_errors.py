@@ -41,7 +41,7 @@ def client_errors(
         by_level[y] += across
         centred = (pmi - down[:, None] - across).ravel()
         direction = posterior.direction[here]
-        v = (estimates.sigmas[j] ** 2 / sizes**2)[:, None]
+        v = (estimates.sigmas[clients, j] ** 2 / sizes**2)[:, None]
         prior = posterior.spread[j] * posterior.spread_factor[clients, None] * posterior.pool[here]
         left = np.divide(prior * v, prior + v, out=np.zeros_like(prior), where=prior > 0)
         variance += posterior.strength[clients, j] * float(centred @ direction) ** 2

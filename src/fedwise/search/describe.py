@@ -232,6 +232,6 @@ def _flags(estimates: Estimates, pool: Pool | None) -> tuple[str, ...]:
         elif not pool.charged:
             flags.append("not charged: a release was made without a ledger, so its cost is counted nowhere")
         flags += [f"flagged release of '{flag.client}': {flag.reason}" for flag in pool.flags]
-    elif len(estimates.sigmas) == 0 or not np.any(estimates.sigmas > 0):
+    elif not np.any(estimates.sigmas):
         flags.append("not private: the estimates carry no noise")
     return tuple(flags)

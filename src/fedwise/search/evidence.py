@@ -139,7 +139,7 @@ def nearest_swap(problem: Problem, outcome: Outcome, swaps: Swaps | None) -> Fou
 
 def redraw_count(estimates: Estimates, problem: Problem, evidence: Evidence) -> int:
     """How many times to redraw the noise: none where there is none, or where it would take too long."""
-    if len(estimates.sigmas) == 0 or not np.any(estimates.sigmas > 0) or problem.spec is None:
+    if not np.any(estimates.sigmas) or problem.spec is None:
         return 0
     if evidence == "quick" and estimates.cells.size > _QUICK_CELLS:
         return 0
@@ -158,7 +158,7 @@ def frequency(
 ) -> Redraws:
     """Share of re-searches with redrawn noise that choose each client, and the optimism of their choices.
 
-    A parametric bootstrap: the estimates stand for the truth, noise of the plan's scale is added to them,
+    A parametric bootstrap: the estimates stand for the truth, noise of each release's scale is added to them,
     the same estimator and a short search run again: one chain, and a descent from the selection W.
 
     The estimates are the truth here, so how much better the redraw's choice V looks than it is is known: estimated

@@ -156,12 +156,16 @@ def other_loss(estimates: Estimates, selection: Selection) -> list[Notice]:
 
 def small_clients(estimates: Estimates, plan: Plan, selection: Selection) -> list[Notice]:
     """Clients whose average cell is smaller than its noise, in more than half of the tables."""
-    need = float(
-        np.median([a * b * sigma for (a, b), sigma in zip(plan.layout.shapes, plan.sigmas, strict=True)])
-    )
-    small = [name for name, total in zip(estimates.clients, estimates.totals, strict=True) if total < need]
+    cells = np.array([a * b for a, b in plan.layout.shapes])
+    needs = np.median(cells * estimates.sigmas, axis=1)
+    small = [
+        name
+        for name, total, need in zip(estimates.clients, estimates.totals, needs, strict=True)
+        if total < need
+    ]
     if not small:
         return []
+    need = float(needs.max())
     chosen = [name for name in selection.clients if name in set(small)]
     listed = ", ".join(small[:8]) + (f" and {len(small) - 8} more" if len(small) > 8 else "")
     chief = f" Chosen among them: {', '.join(chosen)}." if chosen else " None of them is chosen."

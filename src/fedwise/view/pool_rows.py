@@ -30,7 +30,7 @@ class PoolRow(msgspec.Struct, frozen=True, kw_only=True):
 def pool_rows(pool: Pool, estimates: Estimates, alone: npt.NDArray[np.float64]) -> list[PoolRow]:
     """The clients in the order of the pool; `alone` holds the terms of each."""
     layout = pool.plan.layout
-    typical = float(np.median(np.array([a * b for a, b in layout.shapes]) * pool.plan.sigmas))
+    typical = np.median(np.array([a * b for a, b in layout.shapes]) * pool.sigmas, axis=1)
     flags = {flag.client: flag.reason for flag in pool.flags}
     alerts: dict[str, list[str]] = {}
     for alert in pool.alerts:
@@ -41,10 +41,10 @@ def pool_rows(pool: Pool, estimates: Estimates, alone: npt.NDArray[np.float64]) 
             client=name,
             records=round(float(total)),
             terms=[float(value) for value in row],
-            noise=typical / max(float(total), 1.0),
+            noise=float(noise) / max(float(total), 1.0),
             flag=flags.get(name),
             alert="; ".join(alerts.get(name, ())) or None,
             tile=places.get(name),
         )
-        for name, total, row in zip(estimates.clients, estimates.totals, alone, strict=True)
+        for name, total, row, noise in zip(estimates.clients, estimates.totals, alone, typical, strict=True)
     ]
