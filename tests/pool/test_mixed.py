@@ -75,9 +75,7 @@ def test_errors_cover_what_redraws_of_mixed_noise_do() -> None:
     known = truth(12, rows=20_000)
     scales = np.repeat([[2.0], [8.0], [30.0]], 4, axis=0) * np.ones(known.layout.tables)
     members = [0, 4, 8]
-    plain = Estimates.plain(
-        tuple("abcdefghijkl"), known.schema, known.layout, known.noisy(scales, 0), scales
-    )
+    plain = Estimates.plain(tuple("abcdefghijkl"), known.schema, known.layout, known.noisy(scales, 0), scales)
     rng = np.random.default_rng(0)
     seen = np.std([loss(redraw(plain, rng), members, fw.Weights()) for _ in range(300)])
     assert standard_error(plain, members, fw.Weights()) == pytest.approx(seen, rel=0.2)

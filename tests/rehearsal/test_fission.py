@@ -45,8 +45,8 @@ def test_the_two_noises_are_independent_and_scaled(pool, monkeypatch) -> None:
 
 def test_estimates_know_their_noise(pool) -> None:
     train, judge = fission(pool, np.random.default_rng(0))
-    np.testing.assert_allclose(train.sigmas, np.asarray(pool.plan.sigmas) * np.sqrt(2.0))
-    np.testing.assert_allclose(judge.sigmas, np.asarray(pool.plan.sigmas) * np.sqrt(2.0))
+    np.testing.assert_allclose(train.sigmas, pool.sigmas * np.sqrt(2.0))
+    np.testing.assert_allclose(judge.sigmas, pool.sigmas * np.sqrt(2.0))
     assert train.clients == judge.clients == pool.clients
 
 

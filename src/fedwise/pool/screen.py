@@ -92,7 +92,9 @@ class _Evidence:
     consistency: Consistency
 
     @classmethod
-    def of(cls, clients: Sequence[str], matrix: Counts, plan: Plan, sigmas: Floats | None) -> _Evidence:
+    def of(
+        cls, clients: Sequence[str], matrix: Counts, plan: Plan, sigmas: Floats | None = None
+    ) -> _Evidence:
         shape = (len(matrix), plan.layout.tables)
         scales = np.broadcast_to(plan.sigmas if sigmas is None else sigmas, shape)
         totals, effects, consistency = combine(matrix, plan.layout, scales)
