@@ -56,9 +56,9 @@ NAMES_OF_0_1_0 = {
 }  # fmt: skip
 
 #: The front door names what lies above the core, and loads it only when it is asked for (tested below).
-FRONT = ROOT / "__init__.py"
+FRONT = (ROOT / "__init__.py", ROOT / "__main__.py")
 CORE = sorted(
-    path for path in ROOT.rglob("*.py") if path.relative_to(ROOT).parts[0] not in UPPER and path != FRONT
+    path for path in ROOT.rglob("*.py") if path.relative_to(ROOT).parts[0] not in UPPER and path not in FRONT
 )
 
 
@@ -163,7 +163,7 @@ def test_public_names_exist() -> None:
 
 @cache
 def modules() -> frozenset[str]:
-    return frozenset(module.name for module in pkgutil.iter_modules([str(ROOT)]))
+    return frozenset(module.name for module in pkgutil.iter_modules([str(ROOT)]) if module.name != "__main__")
 
 
 def test_no_module_shares_the_name_of_a_public_name() -> None:
@@ -224,8 +224,8 @@ def doors(tree: Path = ROOT) -> dict[tuple[str, str], set[str]]:
     found: dict[tuple[str, str], set[str]] = {}
     for path in sorted(tree.rglob("*.py")):
         own = path.relative_to(tree).parts[0].removesuffix(".py")
-        if own == "__init__":
-            continue  # the public API names every room and belongs to none
+        if own in ("__init__", "__main__"):
+            continue  # the public API and the command name every room and belong to none
         for name in imports(path):
             other = room(name)
             if other not in (None, own):

@@ -44,7 +44,7 @@ def clients(tmp_path_factory: pytest.TempPathFactory, small_schema: fw.Schema) -
 
 def run(clients: Path, out: Path, *more: str) -> dict[str, object]:
     arguments = [
-        "--data", str(clients / "data"), "--schema", str(clients / "schema.toml"), "-r", "8", "--sizes", "1:3",
+        "--data", str(clients / "data"), "--schema", str(clients / "schema.toml"), "-r", "8", "-k", "1:3",
         "--rounds", "2", "--bootstrap", "20",
         "--workers", "1", "--cache", str(out / "cache"),
         "-o", str(out / "weights.toml"), "--json",
@@ -89,8 +89,8 @@ def test_a_damaged_cache_file_is_trained_again(clients: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        (["--sizes", "nine"], FedwiseError, "--sizes must be written low:high"),
-        (["--sizes", "5:2"], FedwiseError, "--sizes must be written low:high"),
+        (["--size", "nine"], FedwiseError, "--size must be written low:high"),
+        (["--size", "5:2"], FedwiseError, "--size must be written low:high"),
         (["--attribute", "SEXX"], SchemaError, "did you mean 'SEX'"),
         (["-r", "4"], FedwiseError, "at least 8 federations"),
         (["-r", "5000"], FedwiseError, "fewer than 5000 different federations"),

@@ -57,17 +57,17 @@ def test_a_second_run_begins_anew_and_tells_what_is_left_out(
         "4. the best federation of 2",
         "open the report",
     ):
-        assert text in first.err
-    assert "5. " not in first.err
-    assert first.out == ""
+        assert text in first.out
+    assert "5. " not in first.out
+    assert first.err == ""
     before = fw.Pool.load(tmp_path / "story" / "releases")
     # Without the train extra training is left out and named; without the explore extra there is no page.
     for name in ("fedwise.training.comparison", "fedwise.reporting"):
         monkeypatch.setitem(sys.modules, name, None)
     second = run(*SMALL)
     assert second.code == 0, second.err
-    assert "5. training left out: it needs pip install 'fedwise[train]'" in second.err
-    assert "report" not in second.err
+    assert "5. training left out: it needs pip install 'fedwise[train]'" in second.out
+    assert "report" not in second.out
     after = fw.Pool.load(tmp_path / "story" / "releases")
     assert (after.matrix != before.matrix).any()
     assert len(fw.Ledger(tmp_path / "story" / "ledgers" / "WY.db").history()) == 1

@@ -44,8 +44,8 @@ def test_inspect_shows_cards(run: Run, pool: Path) -> None:
     assert {"error", "z", "p", "power"} <= label.keys()
     shown = run("inspect", pool, "--quality")
     assert shown.code == 0
-    assert "quality: 1 suspect(s)" in shown.err
-    assert "of the labels look random" in " ".join(shown.err.split())
+    assert "quality: 1 suspect(s)" in shown.out
+    assert "of the labels look random" in " ".join(shown.out.split())
 
 
 def test_suspects_stay_out_when_asked(run: Run, pool: Path) -> None:

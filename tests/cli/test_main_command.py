@@ -9,11 +9,31 @@ import pytest
 import fedwise
 from cli.cli_kit import Run
 from fedwise.cli import main as command
+from fedwise.cli.command import OLD_SPELLINGS
 from fedwise.errors import FedwiseError
 
 
 def test_version(run: Run) -> None:
-    assert run("--version") == (0, f"fedwise {fedwise.__version__}\n", "")
+    for word in ("--version", "-V"):
+        assert run(word) == (0, f"fedwise {fedwise.__version__}\n", "")
+
+
+def test_old_spellings_are_understood_and_not_shown(run: Run) -> None:
+    shown = run("train", "--help").out
+    assert "--releases" in shown
+    assert "--pool" not in shown
+    for word in ("--pool=absent", "--releases=absent"):
+        refused = run("train", word, "--data", "absent", "-o", "out")
+        assert refused == (2, "", "error: releases 'absent' do not exist; check the path\n")
+    for name, pairs in OLD_SPELLINGS.items():
+        for old, new in pairs.items():
+            help_text = run(name, "--help").out
+            assert old not in help_text.replace(new, "")
+            assert new in help_text
+
+
+def test_a_shell_completes(run: Run) -> None:
+    assert "--show-completion" in run("--help").out
 
 
 @pytest.mark.parametrize(

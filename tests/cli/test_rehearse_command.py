@@ -29,9 +29,9 @@ def releases(ready: Path) -> Path:
 def test_a_table_a_verdict_and_a_file(run: Run, releases: Path) -> None:
     told = run("rehearse", releases, "--federation", "CA,NY", "--alone", "-o", "rehearsal.json", *QUICK)
     assert told.code == 0, told.err
-    assert told.out.startswith("Rehearsed beside 2 random federations of 2: ")
-    assert "AUC" in told.err
-    assert "CA alone" in told.err
+    assert "\nRehearsed beside 2 random federations of 2: " in told.out
+    assert "AUC" in told.out
+    assert "CA alone" in told.out
     kept = Rehearsed.load(releases.parent / "rehearsal.json")
     assert kept.federation.clients == ("CA", "NY")
     check_refused(

@@ -15,8 +15,8 @@ from conftest import SMALL
 def test_plan_release_inspect_budget(run: Run, ready: Path) -> None:
     made = run("plan", "schema.toml", "--epsilon", "0.5", "-o", "half.json")
     assert made.code == 0
-    assert made.out == ""
-    assert "(0.5, 1e-05)-differential privacy" in made.err.replace("\n", " ").replace("  ", " ")
+    assert "written to half.json; next: fedwise release half.json" in made.err
+    assert "(0.5, 1e-05)-differential privacy" in made.out.replace("\n", " ").replace("  ", " ")
     plan = fw.Plan.load(ready / "half.json")
 
     first = run("release", "half.json", "people.csv", "--client", "CA", "--budget", "1", "--json")
@@ -30,8 +30,8 @@ def test_plan_release_inspect_budget(run: Run, ready: Path) -> None:
     assert [c["client"] for c in book["history"]] == ["CA"]  # type: ignore[attr-defined]
     assert book["balance"]["spent"] == pytest.approx(0.5, rel=0.01)  # type: ignore[index]
     told = run("budget", "people.csv.ledger.db")
-    assert told.out == ""
-    assert "spent epsilon 0.5 of 1" in told.err
+    assert told.err == ""
+    assert "spent epsilon 0.5 of 1" in told.out
 
     seen = run("inspect", "CA.release.json", "--json").json
     assert seen["flagged"] == []
@@ -43,9 +43,9 @@ def test_plan_release_inspect_budget(run: Run, ready: Path) -> None:
     (ready / "half.json").rename(ready / "plan.json")
     shown = run("inspect", ".")
     assert shown.code == 0
-    assert "CA" in shown.err
-    assert "ok" in shown.err
-    assert shown.out == ""
+    assert "CA" in shown.out
+    assert "ok" in shown.out
+    assert shown.err == ""
 
 
 def test_json_is_exactly_one_object(run: Run, ready: Path) -> None:
@@ -63,12 +63,12 @@ def test_json_is_exactly_one_object(run: Run, ready: Path) -> None:
         assert isinstance(outcome.json, dict)
 
 
-def test_plan_prints_to_stderr_and_shipped_schemas_have_names(run: Run) -> None:
+def test_plan_prints_its_tables_and_shipped_schemas_have_names(run: Run) -> None:
     outcome = run("plan", "income", "--json")
     assert len(outcome.json["tables"]) == 55  # type: ignore[arg-type]
     outcome = run("plan", "income", "--calibration", "rdp", "--allocation", "uniform")
-    assert outcome.out == ""
-    assert "36.34" in outcome.err
+    assert outcome.err == ""
+    assert "36.34" in outcome.out
     outcome = run("plan", "incom")
     check_refused(outcome, "did you mean 'income'?")
 
@@ -87,7 +87,7 @@ def test_draft(run: Run, ready: Path) -> None:
 
 
 def test_epsilon_inf_says_so_everywhere(run: Run, ready: Path) -> None:
-    assert "NO PRIVACY" in run("plan", "schema.toml", "--epsilon", "inf", "-o", "open.json").err
+    assert "NO PRIVACY" in run("plan", "schema.toml", "--epsilon", "inf", "-o", "open.json").out
     before = snapshot(ready)
     (ready / "people.csv").rename(ready / "away.csv")
     check_refused(run("release", "open.json", "people.csv", "-c", "CA"), "--no-privacy")  # no row was read
@@ -95,13 +95,13 @@ def test_epsilon_inf_says_so_everywhere(run: Run, ready: Path) -> None:
     assert snapshot(ready) == before
     outcome = run("release", "open.json", "people.csv", "-c", "CA", "--no-privacy")
     assert outcome.code == 0
-    assert "6 exact tables" in outcome.err
+    assert "6 exact tables" in outcome.out
     assert "not private" in outcome.err
     words = ("release", "open.json", "people.csv", "-c", "NY", "--no-privacy", "-o", "ny/NY.release.json")
     assert run(*words, "--json").json["label"] == "not private"
     assert fw.Release.load(ready / "CA.release.json").label == "not private"
-    assert "NO PRIVACY" in outcome.err
-    assert "NO PRIVACY" in run("inspect", "CA.release.json").err
+    assert "NO PRIVACY" in outcome.out
+    assert "NO PRIVACY" in run("inspect", "CA.release.json").out
     assert run("inspect", "CA.release.json", "--json").json["private"] is False
     assert not (ready / "people.csv.ledger.db").exists()
 
@@ -114,7 +114,7 @@ def test_simulated_says_so_everywhere(run: Run, ready: Path) -> None:
     first = (ready / "CA.release.json").read_bytes()
     assert run(*words, "--force").code == 0
     assert (ready / "CA.release.json").read_bytes() == first
-    assert "SIMULATED" in run("inspect", "CA.release.json").err
+    assert "SIMULATED" in run("inspect", "CA.release.json").out
     assert not (ready / "people.csv.ledger.db").exists()
 
 
@@ -146,7 +146,7 @@ def test_the_same_plan_gets_the_same_release_and_is_charged_once(run: Run, ready
     assert first.json["repeated"] is False
     again = run(*RELEASE, "-o", "again.json")
     assert again.code == 0
-    assert "answered before; the same release is handed over, nothing is charged" in again.err
+    assert "answered before; the same release is handed over, nothing is charged" in again.out
     assert (ready / "again.json").read_bytes() == (ready / "CA.release.json").read_bytes()
     # --force is about the file that is written, not about the noise.
     forced = run(*RELEASE, "--force", "--json")
@@ -206,5 +206,5 @@ def test_inspect_exits_1_on_a_doctored_release(run: Run, ready: Path) -> None:
     assert outcome.json["label"] == "not charged"
     told = run("inspect", "r")
     assert told.code == 1
-    assert "NOT CHARGED" in told.err
-    assert "contradict" in told.err
+    assert "NOT CHARGED" in told.out
+    assert "contradict" in told.out

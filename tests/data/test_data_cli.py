@@ -33,8 +33,8 @@ def run(*words: object) -> tuple[str, str]:
 
 def test_schemas_are_listed() -> None:
     out, err = run("schemas")
-    assert out == ""
-    assert all(name in err for name in schemas())
+    assert "Print one" in err
+    assert all(name in out for name in schemas())
     listed = json.loads(run("schemas", "--json")[0])["schemas"]
     assert [entry["name"] for entry in listed] == schemas()
     assert {entry["tables"] for entry in listed} == {55}
@@ -58,7 +58,7 @@ def test_a_schema_is_printed_and_written(tmp_path: Path) -> None:
 def test_synthetic_clients_are_written_and_labelled(tmp_path: Path) -> None:
     folder = tmp_path / "clients"
     out, err = run("synthetic", "-o", folder, "--states", "CA, ny", "--scale", "0.01", "--seed", "5")
-    assert out == ""
+    assert "SYNTHETIC" in out
     assert "SYNTHETIC" in err
     assert sorted(file.name for file in folder.iterdir()) == [
         "CA.parquet",
@@ -94,7 +94,7 @@ def test_census_clients_are_written(tmp_path: Path) -> None:
     pl.concat(frames).drop("POBP").write_parquet(source)
     folder = tmp_path / "clients"
     out, err = run("acs", "--task", "income", "--source", source, "-o", folder)
-    assert out == ""
+    assert "ACS income" in out
     assert "POBP is not in the data: left out" in err
     written = Schema.load(folder / "schema.toml")
     assert "POBP" not in written.names

@@ -257,6 +257,6 @@ def test_command_names_the_label_and_what_was_not_checked(run: Path, tmp_path: P
     app.command()(command)
     done = CliRunner().invoke(app, [str(run), "-o", str(tmp_path / "page.html")])
     assert done.exit_code == 0, done.exception
-    assert "privacy of the releases: simulated" in done.stderr
-    assert "privacy of the training: not private" in done.stderr
-    assert "not checked" in done.stderr
+    assert "privacy of the releases: simulated" in done.stdout
+    assert "privacy of the training: not private" in done.stdout
+    assert "not checked" in done.stdout

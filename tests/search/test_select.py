@@ -107,7 +107,7 @@ def test_it_reads_well(estimates):
         ({"k": "many"}, "k must be an integer or a range such as '5:15', got 'many'"),
         ({"k": "9:3"}, "from small to large"),
         ({"k": "1:999999999"}, "between 1 and the 12 clients of the pool, got 999999999"),
-        ({"k": None}, "k must be given"),
+        ({"k": None}, r"k \(--size\) must be given"),
         ({"k": 3, "include": ["c99x"]}, "include must name clients of the pool, got 'c99x'"),
         ({"k": 3, "include": ["C01"]}, "did you mean 'c01'"),
         ({"k": 3, "method": "exat"}, "method 'exat' is not known; did you mean 'exact'"),

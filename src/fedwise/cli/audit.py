@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .console import JsonOption, SeedOption, print_json, print_table, stderr
+from .console import ForceOption, JsonOption, SeedOption, check_output, print_json, print_table, say
 from .inputs import bar
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def audit(
     epsilon: Annotated[
         str, typer.Option("--epsilon", "-e", help="Budgets to audit, comma-separated.")
     ] = "0.1,0.5,1,2,5",
-    delta: Annotated[float, typer.Option("--delta", "-d")] = 1e-5,
+    delta: Annotated[float, typer.Option("--delta", "-d", help="Delta of every budget.")] = 1e-5,
     calibration: Annotated[str, typer.Option(help="tight, or rdp as in the paper.")] = "tight",
     allocation: Annotated[str, typer.Option(help="weighted, or uniform as in the paper.")] = "weighted",
     trials: Annotated[
@@ -37,6 +37,7 @@ def audit(
     ] = 0.999,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the results as JSON.")] = None,
     seed: SeedOption = 0,
+    force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
     """Audit the privacy promise with the strongest membership attack, on whole releases.
@@ -52,6 +53,7 @@ def audit(
     from ..errors import CheckFailed, PlanError
     from .plan import load_schema
 
+    check_output(output, ".json", force=force)
     try:
         budgets = [float(word) for word in epsilon.split(",")]
     except ValueError:
@@ -62,7 +64,7 @@ def audit(
             trials=trials, runs=runs, seed=seed, confidence=confidence, progress=show,
         )  # fmt: skip
     if output is not None:
-        found.save(output, force=True)
+        found.save(output, force=force)
     if json:
         print_json(found)
     else:
@@ -90,9 +92,7 @@ def _show(found: Audits) -> None:
             for a in cells
         ],
     )
-    stderr().print(
-        "'epsilon at least' is a lower confidence bound from the attack; it must stay below epsilon."
-    )
+    say("'epsilon at least' is a lower confidence bound from the attack; it must stay below epsilon.")
     whole = [a for a in found.audits if a.attack == "release"]
     if not whole:
         return
@@ -112,14 +112,11 @@ def _show(found: Audits) -> None:
             for a in whole
         ],
     )
-    stderr().print(
+    say(
         "'mu at least' is a lower confidence bound on Gaussian DP and must stay below mu; noise too small by the "
-        "factor 'finds factor' is found in 90% of audits like this by this bound alone.",
-        markup=False,
+        "factor 'finds factor' is found in 90% of audits like this by this bound alone."
     )
     for a in whole:
         for check in a.checks:
             if check.verdict != "holds":
-                stderr().print(
-                    f"epsilon {a.epsilon:g}, {check.name}: {check.verdict}: {check.says}", markup=False
-                )
+                say(f"epsilon {a.epsilon:g}, {check.name}: {check.verdict}: {check.says}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .console import JsonOption, print_json, print_table, stderr
+from .console import JsonOption, note, print_json, print_table, say
 
 if TYPE_CHECKING:
     from ..owner.entries import Trained
@@ -41,7 +41,7 @@ def budget(
         print_json({"path": str(ledger), "balance": balance, "history": history, "training": training})
         return
     if book.created:
-        stderr().print(f"new ledger {ledger}", markup=False)
+        note(f"new ledger {ledger}")
     print_table(
         f"ledger {ledger}",
         ["#", "at", "client", "plan", "epsilon", "delta"],
@@ -55,17 +55,15 @@ def budget(
             [_summary(kind, training, balance.training) for kind in sorted({t.kind for t in training})],
             right=["times", "epsilon"],
         )
-    stderr().print(
+    say(
         f"spent epsilon {balance.spent:.4g} of {balance.epsilon:g}, {balance.remaining:.4g} left "
         f"(delta {balance.delta:g}, {balance.charges} release(s), {balance.rounds} private round(s), "
-        "composed tightly)",
-        markup=False,
+        "composed tightly)"
     )
     if balance.open_rounds or balance.evaluations:
-        stderr().print(
+        say(
             f"{balance.open_rounds} round(s) and {balance.evaluations} evaluation(s) left without noise: no epsilon "
-            "covers them",
-            markup=False,
+            "covers them"
         )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .console import ForceOption, JsonOption, SeedOption, print_json, print_table, stderr
+from .console import ForceOption, JsonOption, SeedOption, check_output, note, print_json, print_table, say
 from .inputs import (
     DataOption,
     SchemaOption,
@@ -36,7 +36,9 @@ def calibrate(
     federations: Annotated[
         int, typer.Option("--federations", "-r", help="How many federations to train.")
     ] = 50,
-    sizes: Annotated[str, typer.Option("--sizes", help="Smallest and largest federation, as 2:15.")] = "2:15",
+    k: Annotated[
+        str, typer.Option("-k", "--size", help="Smallest and largest federation, as 2:15.")
+    ] = "2:15",
     rounds: Annotated[int, typer.Option("--rounds", help="Communication rounds of each training.")] = 50,
     test: TestOption = 0.2,
     split_seed: SplitSeedOption = 0,
@@ -69,28 +71,27 @@ def calibrate(
     ones. The terms come from exact tables: a study on data that one holds, not something to do through
     private releases of others, unless --releases gives the terms.
     """
-    from ..files import refuse_existing, write_new
+    from ..files import write_new
     from ..pool.pool import Pool
     from ..training.calibration import calibrate as run_study
     from ..training.settings import Training
 
-    refuse_existing(output, force=force)
-    if table is not None:
-        refuse_existing(table, force=force)
+    check_output(output, ".toml", force=force)
+    check_output(table, ".csv", force=force)
     settings = Training(rounds=rounds, seed=seed, test=test, split_seed=split_seed)
     pool = None if releases is None else Pool.load(releases)
     try:
         with bar("training federations", "accuracy") as show:
             found = run_study(
                 name_source(data, synthetic), find_schema(schema, synthetic, None), settings, pool=pool,
-                count=federations, sizes=_sizes(sizes), attribute=attribute, resamples=bootstrap, cache=cache,
+                count=federations, sizes=_sizes(k), attribute=attribute, resamples=bootstrap, cache=cache,
                 workers=workers, progress=show,
             )  # fmt: skip
     except KeyboardInterrupt:
         typer.echo("stopped; finished trainings are kept, run the same command to go on", err=True)
         raise
-    for note in found.notes:
-        stderr().print(f"note: {note}", markup=False)
+    for line in found.notes:
+        note(f"note: {line}")
     write_new(output, found.calibration.to_toml().encode(), force=force)
     if table is not None:
         write_new(table, found.to_frame().write_csv().encode(), force=force)
@@ -106,7 +107,7 @@ def _sizes(text: str) -> tuple[int, int]:
     except ValueError:
         found = (0, 0)
     if not 1 <= found[0] <= found[1]:
-        raise FedwiseError(f"--sizes must be written low:high, such as 2:15, got '{text}'")
+        raise FedwiseError(f"--size must be written low:high, such as 2:15, got '{text}'")
     return found
 
 
@@ -141,12 +142,7 @@ def _show(found: Study, output: Path, *, json: bool) -> None:
     title = f"Spearman correlation of the loss, {calibration.judged_on} federations held back, 95% intervals"
     print_table(title, ("weights", "score", *names), rows, right=("score", *names))
     w = calibration.weights
-    stderr().print(
-        f"alpha {w.alpha:g}, beta {w.beta:g}, gamma {w.gamma:g}, lam {w.lam:g} in {output}", markup=False
-    )
-    stderr().print(
-        "over restarts: " + ", ".join(f"{s.weight} {s.low:.2g} to {s.high:.2g}" for s in calibration.spread),
-        markup=False,
-    )
-    for note in calibration.notes:
-        stderr().print(f"note: {note}", markup=False)
+    say(f"alpha {w.alpha:g}, beta {w.beta:g}, gamma {w.gamma:g}, lam {w.lam:g} in {output}")
+    say("over restarts: " + ", ".join(f"{s.weight} {s.low:.2g} to {s.high:.2g}" for s in calibration.spread))
+    for line in calibration.notes:
+        note(f"note: {line}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .console import ForceOption, JsonOption, SeedOption, print_json, print_table, stderr
+from .console import ForceOption, JsonOption, SeedOption, check_output, note, print_json, print_table
 from .inputs import (
     BatchOption,
     DataOption,
@@ -46,7 +46,7 @@ def compare(
         typer.Option("--selection", help="A selection file; named after the file. Repeatable."),
     ] = None,
     random: Annotated[int, typer.Option("--random", help="Add this many random federations of size k.")] = 0,
-    k: Annotated[int, typer.Option("-k", help="Size of random federations.")] = 5,
+    k: Annotated[int, typer.Option("-k", "--size", help="Size of random federations.")] = 5,
     strategies: Annotated[
         str, typer.Option("--strategies", help="Names with commas, or all.")
     ] = "fedavg,fedprox,scaffold,fedadam",
@@ -83,13 +83,12 @@ def compare(
     Example: fedwise compare --synthetic 0.1 --random 2 -k 5 --strategies all --samplers all --rounds 5
     --seeds 1 -o comparison.parquet
     """
-    from ..files import refuse_existing
     from ..objective.metric import parse
     from ..training.comparison import compare as run_all
     from ..training.federation import read_frames
     from ..training.settings import Training
 
-    refuse_existing(output, force=force)
+    check_output(output, ".parquet", ".csv", force=force)
     wanted = [parse(name, what="--metrics") for name in names(metrics)]
     settings = Training(
         rounds=rounds, fraction=fraction, model=model, replicates=200 if seeds == 1 else 0, optimizer=optimizer,
@@ -103,15 +102,15 @@ def compare(
             frames, known, federations, settings, strategies=names(strategies), samplers=names(samplers),
             seeds=range(seed, seed + seeds), workers=workers, cache=cache, progress=show,
         )  # fmt: skip
-    for note in found.notes:
-        stderr().print(f"note: {note}", markup=False)
+    for line in found.notes:
+        note(f"note: {line}")
     found.save(output, force=force)
     summary = found.summary(metric=metric, target=target)
     if json:
         print_json({"output": str(output), "runs": found.runs, "summary": summary.to_dicts()})
     else:
         _show(summary, found.attributes, metric, wanted)
-        stderr().print(f"{found.table.height} lines of {found.runs} runs in {output}", markup=False)
+        note(f"{found.table.height} lines of {found.runs} runs in {output}")
 
 
 def _show(summary: pl.DataFrame, attributes: tuple[str, ...], metric: str, asked: list[Metric]) -> None:

@@ -1,10 +1,13 @@
-"""What every command shares: options, tables and progress on stderr, JSON on stdout."""
+"""What every command shares: results on standard output, notes and progress on standard error."""
 
 from __future__ import annotations
 
+import os
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,12 +22,50 @@ SeedOption = Annotated[
 ]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")]
 
+#: Columns of a table that goes to a file or another command, where no terminal sets a width.
+PIPE_WIDTH = 120
+
+
+def stdout() -> Console:
+    """The console of results: tables and sentences that answer the command."""
+    return _console(error=False)
+
 
 def stderr() -> Console:
-    """The console for people: everything that is not the answer itself."""
+    """The console of everything that is not the answer itself: notes, warnings, progress."""
+    return _console(error=True)
+
+
+def _console(*, error: bool) -> Console:
     from rich.console import Console
 
-    return Console(stderr=True, highlight=False)
+    made = Console(stderr=error, highlight=False)
+    if not made.is_terminal and "COLUMNS" not in os.environ:
+        made.width = PIPE_WIDTH
+    return made
+
+
+def say(text: object) -> None:
+    """A sentence of the result, on standard output."""
+    _print(stdout(), text)
+
+
+def note(text: object) -> None:
+    """A sentence beside the result, on standard error."""
+    _print(stderr(), text)
+
+
+def _print(console: Console, text: object) -> None:
+    """Lines broken between words on a terminal and never inside one, so that paths can be copied; whole in a pipe."""
+    wraps = console.is_terminal or "COLUMNS" in os.environ
+    for line in str(text).split("\n"):
+        # What stands before the words of a line stands before its continuations too.
+        margin = line[: len(line) - len(line.lstrip())]
+        parts = textwrap.wrap(
+            line.strip(), max(console.width - len(margin), 20), break_long_words=False, break_on_hyphens=False
+        )
+        for part in parts if wraps and parts else [line.strip()]:
+            console.print(margin + part, markup=False, soft_wrap=True)
 
 
 def print_json(value: Any) -> None:
@@ -43,10 +84,22 @@ def print_table(
     right: Sequence[str] = (),
     keys: int = 1,
 ) -> None:
-    """A table for people on stderr: see `fedwise.cli.layout.print_fitted`."""
+    """A table of the result on standard output: see `fedwise.cli.layout.print_fitted`."""
     from .layout import print_fitted
 
-    print_fitted(stderr(), title, columns, rows, right=right, keys=keys)
+    print_fitted(stdout(), title, columns, rows, right=right, keys=keys)
+
+
+def check_output(path: Path | None, *endings: str, force: bool) -> None:
+    """Refuse, before any work is done, an output that exists or whose name does not say what will be in it."""
+    from ..errors import FedwiseError
+    from ..files import refuse_existing
+
+    if path is None:
+        return
+    refuse_existing(path, force=force)
+    if path.suffix.lower() not in endings:
+        raise FedwiseError(f"output '{path}' must end in {' or '.join(endings)}; choose another name")
 
 
 @contextmanager

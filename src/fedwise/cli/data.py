@@ -58,7 +58,7 @@ def schemas(
         rows = [[d["name"], d["target"], d["variables"], d["tables"], d["cells"]] for d in described]
         columns = ["name", "target", "variables", "pairs", "cells"]
         console.print_table("Shipped schemas", columns, rows, right=columns[2:])
-        console.stderr().print("Print one: fedwise data schemas income")
+        console.note("Print one: fedwise data schemas income")
         return
     shipped = data.schema(name)
     if features == "paper":
@@ -68,12 +68,12 @@ def schemas(
         text = shipped.to_toml()
     if output is not None:
         if output.exists() and not force:
-            raise FedwiseError(f"output '{output}' exists; choose another name or add --force")
+            raise FedwiseError(f"output '{output}' exists; choose another name or pass --force")
         _write_text(output, text)
         if json:
             console.print_json({"schema": name, "output": str(output)})
         else:
-            console.stderr().print(f"Wrote {output}", markup=False)
+            console.note(f"Wrote {output}")
     elif json:
         console.print_json(msgspec.to_builtins(shipped))
     else:
@@ -133,7 +133,7 @@ def acs(
         return
     _summarise(f"ACS {loaded.task.name}: {loaded.task.target}", counts, output)
     for note in notes:
-        console.stderr().print(f"note: {note}", markup=False)
+        console.note(f"note: {note}")
 
 
 @app.command()
@@ -163,7 +163,7 @@ def synthetic(
         return
     _summarise("SYNTHETIC states", counts, output)
     for note in [generator.NOTICE, *left]:
-        console.stderr().print(f"note: {note}", markup=False)
+        console.note(f"note: {note}")
 
 
 def _describe(schema: Schema) -> dict[str, Any]:
@@ -199,7 +199,7 @@ def _check_folder(folder: Path, force: bool) -> None:
         raise FedwiseError(f"output '{folder}' is a file; name a directory")
     if folder.is_dir() and any(folder.iterdir()) and not force:
         raise FedwiseError(
-            f"output '{folder}' exists and is not empty; choose another directory or add --force"
+            f"output '{folder}' exists and is not empty; choose another directory or pass --force"
         )
 
 
@@ -242,4 +242,4 @@ def _summarise(title: str, counts: dict[str, int], output: Path) -> None:
     line = [len(sizes), f"{sum(sizes):,}", f"{sizes[0]:,}", f"{sizes[len(sizes) // 2]:,}", f"{sizes[-1]:,}"]
     columns = ["clients", "rows", "smallest", "median", "largest"]
     console.print_table(title, columns, [line], right=columns)
-    console.stderr().print(f"Wrote {len(sizes)} clients and schema.toml to {output}", markup=False)
+    console.note(f"Wrote {len(sizes)} clients and schema.toml to {output}")

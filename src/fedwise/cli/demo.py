@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .console import JsonOption, SeedOption, print_json, print_table, progress, stderr
+from .console import JsonOption, SeedOption, note, print_json, print_table, progress, say
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import polars as pl
 
     from ..pool.pool import Pool
     from ..schema.schema import Schema
     from ..search import Selection
+
+    Tell = Callable[[object], None]
 
 
 #: Metrics of the closing table, with their headings.
@@ -26,7 +30,7 @@ def demo(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Directory for everything the demo makes.")
     ] = Path("demo"),
-    k: Annotated[int, typer.Option("--k", "-k", help="Size of the federation.")] = 5,
+    k: Annotated[int, typer.Option("-k", "--size", help="Size of the federation.")] = 5,
     epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="Privacy budget of each release.")] = 1.0,
     scale: Annotated[float, typer.Option("--scale", help="Share of the states' natural sizes.")] = 1.0,
     rounds: Annotated[int, typer.Option("--rounds", help="Training rounds; 0 leaves training out.")] = 5,
@@ -38,14 +42,15 @@ def demo(
     Example: fedwise demo
     """
     began = time.perf_counter()
-    console = stderr()
+    # The story is the result, unless a machine asked for one object.
+    tell = note if json else say
     output.mkdir(parents=True, exist_ok=True)
-    console.print("[bold]fedwise demo[/bold]: choose who trains before anyone trains\n")
-    schema, clients = _clients(output, scale, seed)
-    pool = _releases(output, schema, clients, epsilon)
-    selection = _select(output, pool, k, seed)
-    outcome = _train(output, schema, clients, selection, rounds, seed) if rounds > 0 else None
-    report = _report(output)
+    tell("fedwise demo: choose who trains before anyone trains\n")
+    schema, clients = _clients(output, scale, seed, tell)
+    pool = _releases(output, schema, clients, epsilon, tell)
+    selection = _select(output, pool, k, seed, tell)
+    outcome = _train(output, schema, clients, selection, rounds, seed, tell) if rounds > 0 else None
+    report = _report(output, tell)
     seconds = time.perf_counter() - began
     if json:
         print_json(
@@ -60,17 +65,16 @@ def demo(
             }
         )
         return
-    console.print(f"\ndone in {seconds:.0f} s. Everything is in {output}/", markup=False)
+    tell(f"\ndone in {seconds:.0f} s. Everything is in {output}/")
     if report is not None:
-        console.print(f"open the report: {report}", markup=False)
-    console.print(
+        tell(f"open the report: {report}")
+    tell(
         f"explore the trade-offs in a browser: fedwise explore {output}/releases\n"
-        "All people in this demo are synthetic. Use your own data: docs/quickstart.md",
-        markup=False,
+        "All people in this demo are synthetic. Use your own data: docs/quickstart.md"
     )
 
 
-def _clients(output: Path, scale: float, seed: int) -> tuple[Schema, dict[str, pl.DataFrame]]:
+def _clients(output: Path, scale: float, seed: int, tell: Tell) -> tuple[Schema, dict[str, pl.DataFrame]]:
     from ..data import synthetic
 
     schema = synthetic.schema()
@@ -81,14 +85,13 @@ def _clients(output: Path, scale: float, seed: int) -> tuple[Schema, dict[str, p
     for name, frame in clients.items():
         frame.write_parquet(folder / f"{name}.parquet")
     rows = sum(frame.height for frame in clients.values())
-    stderr().print(
-        f"1. {len(clients)} synthetic states hold {rows:,} records that must not leave ({folder}/)",
-        markup=False,
-    )
+    tell(f"1. {len(clients)} synthetic states hold {rows:,} records that must not leave ({folder}/)")
     return schema, clients
 
 
-def _releases(output: Path, schema: Schema, clients: dict[str, pl.DataFrame], epsilon: float) -> Pool:
+def _releases(
+    output: Path, schema: Schema, clients: dict[str, pl.DataFrame], epsilon: float, tell: Tell
+) -> Pool:
     import shutil
     from functools import partial
 
@@ -100,13 +103,11 @@ def _releases(output: Path, schema: Schema, clients: dict[str, pl.DataFrame], ep
     from ..planning import plan as make_plan
     from ..pool.pool import Pool
 
-    console = stderr()
     plan = make_plan(schema, epsilon)
     plan.save(output / "plan.json", force=True)
-    console.print(
+    tell(
         f"2. the plan asks each state for {len(plan.tables)} tables with noise: epsilon {epsilon:g}, delta "
-        f"{plan.delta:g} for all of them together (plan.json)",
-        markup=False,
+        f"{plan.delta:g} for all of them together (plan.json)"
     )
     ledgers = output / "ledgers"
     ledgers.mkdir(exist_ok=True)
@@ -131,15 +132,14 @@ def _releases(output: Path, schema: Schema, clients: dict[str, pl.DataFrame], ep
             )
             bar.update(task, advance=1, best=name)
     pool = Pool.load(output / "releases")
-    console.print(
+    tell(
         f"3. {len(pool)} states released noisy tables; each charged its own ledger first; all pass the "
-        "consistency screen",
-        markup=False,
+        "consistency screen"
     )
     return pool
 
 
-def _select(output: Path, pool: Pool, k: int, seed: int) -> Selection:
+def _select(output: Path, pool: Pool, k: int, seed: int, tell: Tell) -> Selection:
     from ..search import select
 
     with progress() as bar:
@@ -150,10 +150,8 @@ def _select(output: Path, pool: Pool, k: int, seed: int) -> Selection:
 
         selection = select(pool, k, seed=seed, progress=show)
     selection.save(output / "selection.json", force=True)
-    stderr().print(
-        f"4. the best federation of {k}, from noisy tables alone (selection.json):\n", markup=False
-    )
-    stderr().print(str(selection), markup=False)
+    tell(f"4. the best federation of {k}, from noisy tables alone (selection.json):\n")
+    tell(selection)
     return selection
 
 
@@ -164,6 +162,7 @@ def _train(
     selection: Selection,
     rounds: int,
     seed: int,
+    tell: Tell,
 ) -> dict[str, Any] | None:
     import numpy as np
     import polars as pl
@@ -177,7 +176,7 @@ def _train(
 
         prepared = prepare(clients, schema)
     except (ImportError, MissingExtra):
-        stderr().print("5. training left out: it needs pip install 'fedwise[train]'", markup=False)
+        tell("5. training left out: it needs pip install 'fedwise[train]'")
         return None
     rng = np.random.default_rng(seed)
     federations = {"chosen": list(selection.clients)}
@@ -201,21 +200,22 @@ def _train(
         found = {m: float(own.filter(pl.col("metric") == m)["value"][0]) for m in _SHOWN}
         outcome[label] = {"federation": members, **found}
         rows.append([label, ", ".join(members), *(f"{found[m]:.4f}" for m in _SHOWN)])
-    print_table(
-        f"5. {rounds} rounds of FedAvg each, tested on the same held-out rows of all {len(clients)} states",
-        ["federation", "clients", *_SHOWN.values()],
-        rows,
-        right=list(_SHOWN.values()),
-    )
+    if tell is say:
+        print_table(
+            f"5. {rounds} rounds of FedAvg each, tested on the same held-out rows of all {len(clients)} states",
+            ["federation", "clients", *_SHOWN.values()],
+            rows,
+            right=list(_SHOWN.values()),
+        )
     return outcome
 
 
-def _report(output: Path) -> Path | None:
+def _report(output: Path, tell: Tell) -> Path | None:
     try:
         from ..reporting import report as build
     except ImportError:
         return None
     path = output / "report.html"
     build(output, path, force=True)
-    stderr().print(f"6. report written to {path}", markup=False)
+    tell(f"6. report written to {path}")
     return path

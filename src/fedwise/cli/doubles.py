@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .console import JsonOption, SeedOption, print_json, progress, stderr
+from .console import ForceOption, JsonOption, SeedOption, note, print_json, progress, say
 from .inputs import names
 from .search_options import FlaggedOption, ReleasesArgument
 
@@ -22,7 +22,7 @@ def doubles(
         int | None,
         typer.Option(help="Most records of a double; default as many as the client has by estimate."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
+    force: ForceOption = False,
     accept_flagged: FlaggedOption = False,
     seed: SeedOption = 0,
     json: JsonOption = False,
@@ -62,5 +62,5 @@ def doubles(
             }
         )
         return
-    typer.echo(f"{made}")
-    stderr().print(f"wrote {len(paths)} files to {output}", markup=False)
+    say(made)
+    note(f"wrote {len(paths)} files to {output}")

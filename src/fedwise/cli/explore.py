@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from .console import JsonOption, print_json, progress, stderr
+from .console import JsonOption, note, print_json, progress, say
+from .search_options import EstimatorOption, FlaggedOption, ReleasesArgument
 
 
 def explore(
-    releases: Annotated[Path, typer.Argument(help="Directory of release files.")],
+    releases: ReleasesArgument,
     port: Annotated[int, typer.Option("--port", help="Port on 127.0.0.1; 0 takes a free one.")] = 0,
     open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = True,
-    estimator: Annotated[str, typer.Option(help="shrinkage, or plain as in the paper.")] = "shrinkage",
-    accept_flagged: Annotated[
-        bool, typer.Option("--accept-flagged", help="Keep releases that fail the screen.")
-    ] = False,
+    estimator: EstimatorOption = "shrinkage",
+    accept_flagged: FlaggedOption = False,
     json: JsonOption = False,
 ) -> None:
     """Open a local page: move a weight, force a client in or out, and see the best federation at once.
@@ -40,10 +38,10 @@ def explore(
         print_json({"url": page.url, "port": page.port, "clients": len(pool), "privacy": page.session.label})
     else:
         what = f"{len(pool)} clients, {page.session.label}"
-        stderr().print(f"{what}, at {page.url}\nCtrl-C stops it.", markup=False, soft_wrap=True)
+        say(f"{what}, at {page.url}\nCtrl-C stops it.")
     try:
         if open_page:
             page.open_browser()
         page.run()
     except KeyboardInterrupt:
-        stderr().print("stopped", markup=False)
+        note("stopped")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .console import ForceOption, JsonOption, print_json, stderr
+from .console import ForceOption, JsonOption, note, print_json, say
 
 app = typer.Typer(help="Proactive selection in a Flower app.", no_args_is_help=True)
 
@@ -36,10 +36,8 @@ def new(
     if json:
         print_json({"directory": str(directory), "files": [str(path) for path in written]})
         return
-    console = stderr()
-    console.print(f"wrote {len(written)} files to {directory}", markup=False)
-    console.print(
+    say(f"wrote {len(written)} files to {directory}")
+    note(
         f"next: cd {directory} && source env.sh && flwr run . --stream "
-        "--federation-config 'num-supernodes=10 client-resources-num-cpus=1'",
-        markup=False,
+        "--federation-config 'num-supernodes=10 client-resources-num-cpus=1'"
     )

@@ -41,7 +41,7 @@ def frontier(
     k: Annotated[str | None, typer.Option("-k", "--size", help="Sizes: 2:20.")] = None,
     pareto: Annotated[int, typer.Option(help="Points of the fairness–utility front; 0 for none.")] = 11,
     pareto_k: Annotated[
-        int | None, typer.Option("--pareto-k", help="Size of the front; default the best.")
+        int | None, typer.Option("--pareto-size", help="Size of the front; default the best.")
     ] = None,
     weights: WeightsOption = None,
     alpha: AlphaOption = None,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .console import JsonOption, print_json, print_table, progress, stderr
+from .console import JsonOption, print_json, print_table, progress, say
 
 
 def inspect(
@@ -44,7 +44,7 @@ def inspect(
         if json:
             print_json(msgspec.to_builtins(found))
         else:
-            stderr().print(str(found), markup=False)
+            say(str(found))
         return
     files = release_files(path)
     with progress() as bar:
@@ -140,24 +140,17 @@ def _show_quality(found: Any) -> None:
 
 
 def _show(report: dict[str, object]) -> None:
-    console = stderr()
-    console.print(f"schema '{report['schema']}', plan {str(report['plan_digest'])[:12]}", markup=False)
-    console.print(f"{report['promise']}", markup=False)
+    say(f"schema '{report['schema']}', plan {str(report['plan_digest'])[:12]}")
+    say(f"{report['promise']}")
     noise = report["noise"]
     assert isinstance(noise, dict)
-    console.print(
-        f"{report['tables']} tables, {report['cells']} cells, noise σ from {noise['least']:.4g} to {noise['most']:.4g}",
-        markup=False,
+    say(
+        f"{report['tables']} tables, {report['cells']} cells, noise σ from {noise['least']:.4g} to {noise['most']:.4g}"
     )
     if report["simulated"]:
-        console.print(
-            "SIMULATED noise: these releases protect nobody; for experiments on public data", markup=False
-        )
+        say("SIMULATED noise: these releases protect nobody; for experiments on public data")
     if report["label"] == "not charged":
-        console.print(
-            "NOT CHARGED: a release was made without a ledger, so nobody counts what its data cost",
-            markup=False,
-        )
+        say("NOT CHARGED: a release was made without a ledger, so nobody counts what its data cost")
     rows = report["clients"]
     assert isinstance(rows, list)
     print_table(

@@ -9,6 +9,7 @@ import typer
 
 from .. import __version__
 from ..errors import FedwiseError
+from .command import Command
 
 #: Commands in the order a project uses them. Each lives in ``cli/<name>.py`` as a function of that name;
 #: an entry that holds a Typer app of sub-commands names it ``app``.
@@ -37,7 +38,6 @@ app = typer.Typer(
     name="fedwise",
     help="Choose who trains before anyone trains: private, proactive client selection.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -53,7 +53,7 @@ def _version(value: bool) -> None:
 @app.callback()
 def _root(
     version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="Show the version."
+        False, "--version", "-V", callback=_version, is_eager=True, help="Show the version."
     ),
     debug: bool = typer.Option(
         False, "--debug", help="Show the traceback of an error. Works after any command."
@@ -68,7 +68,7 @@ def _register() -> None:
         if hasattr(module, "app"):
             app.add_typer(module.app, name=name)
         else:
-            app.command(name)(getattr(module, name))
+            app.command(name, cls=Command)(getattr(module, name))
 
 
 _register()

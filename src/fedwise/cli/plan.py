@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .console import ForceOption, JsonOption, print_json, stderr
+from .console import ForceOption, JsonOption, check_output, note, print_json, say
 
 if TYPE_CHECKING:
     from ..schema.schema import Schema
@@ -41,6 +41,7 @@ def plan(
     Draft a schema first: fedwise plan --init people.parquet -o schema.toml
     """
     if init is not None:
+        check_output(output, ".toml", force=force)
         _draft(init, output, force=force, as_json=json)
         return
     import msgspec
@@ -49,6 +50,7 @@ def plan(
     from ..objective.pfl import Weights
     from ..planning import plan as make_plan
 
+    check_output(output, ".json", force=force)
     if schema is None:
         raise PlanError("plan needs a schema: name a schema.toml, or draft one with --init DATA")
     try:
@@ -65,15 +67,12 @@ def plan(
     )
     if output is not None:
         made.save(output, force=force)
-    console = stderr()
     if json:
         print_json(msgspec.to_builtins(made))
     else:
-        console.print(str(made), markup=False, highlight=False)
+        say(made)
     if output is not None:
-        console.print(
-            f"\nwritten to {output}; next: fedwise release {output} DATA --client NAME", markup=False
-        )
+        note(f"written to {output}; next: fedwise release {output} DATA --client NAME")
 
 
 def load_schema(name: str) -> Schema:
@@ -103,8 +102,7 @@ def _draft(data: Path, output: Path | None, *, force: bool, as_json: bool) -> No
         print_json({"draft": text, "output": str(output) if output else None})
     elif output is None:
         typer.echo(text)
-    stderr().print(
+    note(
         "This is a draft from column names and types only. Fill in every domain from public knowledge "
-        "(a data dictionary, a form), never from the rows: a domain read from data is not private.",
-        markup=False,
+        "(a data dictionary, a form), never from the rows: a domain read from data is not private."
     )

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from .console import ForceOption, JsonOption, print_json, stderr
+from .console import ForceOption, JsonOption, check_output, print_json, say
 
 
 def predict(
@@ -35,14 +35,11 @@ def predict(
     """
     import io
 
-    from ..errors import FedwiseError
-    from ..files import refuse_existing, write_new
+    from ..files import write_new
     from ..training.predict import predict_frame
     from ..training.run import Run
 
-    if output.suffix.lower() not in (".csv", ".parquet"):
-        raise FedwiseError(f"output '{output}' must end in .csv or .parquet; choose another name")
-    refuse_existing(output, force=force)
+    check_output(output, ".csv", ".parquet", force=force)
     table = predict_frame(Run.open(run), data, threshold=_threshold(threshold))
     buffer = io.BytesIO()
     if output.suffix.lower() == ".parquet":
@@ -53,7 +50,7 @@ def predict(
     if json:
         print_json({"output": str(output), "rows": table.height})
     else:
-        stderr().print(f"{table.height} predictions in {output}", markup=False)
+        say(f"{table.height} predictions in {output}")
 
 
 def _threshold(text: str) -> float | Literal["rate"]:

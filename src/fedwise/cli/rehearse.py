@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .console import ForceOption, JsonOption, SeedOption, print_json, print_table, stderr
+from .console import ForceOption, JsonOption, SeedOption, check_output, note, print_json, print_table, say
 from .inputs import (
     BatchOption,
     EpochsOption,
@@ -74,14 +74,13 @@ def rehearse(
     Released tables are all it uses: no privacy is spent and nobody is asked. Random federations of the same size and
     all clients together are rehearsed beside it.
     """
-    from ..files import refuse_existing
     from ..pool.pool import Pool
     from ..rehearsal.workflow import rehearse as run
     from ..training.settings import Training
 
     alone_file = output is not None and output.suffix == ".json"
-    if output is not None and alone_file:
-        refuse_existing(output, force=force)
+    if alone_file:
+        check_output(output, ".json", force=force)
     settings = Training(
         rounds=rounds, strategy=strategy, sampler=sampler, model=model, optimizer=optimizer, lr=lr, batch=batch,
         epochs=epochs, epsilon=epsilon, delta=delta, clip=clip, use_sensitive=use_sensitive,
@@ -98,9 +97,9 @@ def rehearse(
         print_json(found)
         return
     show(found)
-    typer.echo(found.verdict())
+    say(found.verdict())
     if output is not None:
-        stderr().print(f"written to {output}", markup=False)
+        note(f"written to {output}")
 
 
 def read_federation(text: str) -> list[str]:
@@ -134,8 +133,8 @@ def show(found: Rehearsed) -> None:
     columns = ("metric", "expected", "90% interval", "random", "all", "beside random")
     print_table(f"rehearsal of {', '.join(found.federation.clients)}", columns, rows, right=columns[1:5])
     for one in found.those("alone"):
-        stderr().print(_alone(one), markup=False)
-    stderr().print(f"note: {INTERVAL}", markup=False)
+        say(_alone(one))
+    note(f"note: {INTERVAL}")
 
 
 def _alone(one: Performance) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .console import ForceOption, JsonOption, print_json, stderr
+from .console import ForceOption, JsonOption, check_output, note, print_json, say
 
 if TYPE_CHECKING:
     from ..owner.answer import Answer
@@ -62,7 +62,6 @@ def release(
     again gets the same release, kept beside the ledger in LEDGER.releases/, and charges nothing.
     """
     from ..errors import LedgerError
-    from ..files import refuse_existing
     from ..owner.answer import Answer, check
     from ..owner.release import SUFFIX, check_client, check_seed
     from ..owner.release import release as make_release
@@ -72,7 +71,7 @@ def release(
     check_seed(seed, simulated=simulated)
     asked = _asked(plan, schema)
     target = output or Path(f"{client}{SUFFIX}")
-    refuse_existing(target, force=force)
+    check_output(target, ".json", force=force)
     where = ledger or data.with_name(data.name + ".ledger.db")
     charged = asked.private and not simulated
     if not charged and (ledger is not None or budget is not None or where.exists()):
@@ -149,24 +148,18 @@ def _print_json(made: Answer, target: Path) -> None:
 
 
 def _show(made: Answer, target: Path) -> None:
-    release, console = made.release, stderr()
+    release = made.release
     kind = "noisy" if release.private else "exact"
-    console.print(
-        f"released {len(release.tables)} {kind} tables of '{release.client}' to {target} ({release.label})",
-        markup=False,
-    )
+    say(f"released {len(release.tables)} {kind} tables of '{release.client}' to {target} ({release.label})")
     if made.repeated:
-        console.print("  answered before; the same release is handed over, nothing is charged", markup=False)
-    console.print(f"  {release.plan.promise}", markup=False)
+        say("  answered before; the same release is handed over, nothing is charged")
+    say(f"  {release.plan.promise}")
     if made.ledger is not None:
         balance = made.ledger.balance()
         title = f"{'new ledger' if made.ledger.created else 'ledger'} {made.ledger.path}"
-        console.print(
+        say(
             f"  {title}: spent epsilon {balance.spent:.4g} of {balance.epsilon:g}, {balance.remaining:.4g} left "
-            f"(delta {balance.delta:g})",
-            markup=False,
+            f"(delta {balance.delta:g})"
         )
     if release.label != "private":
-        console.print(
-            f"  WARNING: this release is {release.label}; do not make one from people's data", markup=False
-        )
+        note(f"  WARNING: this release is {release.label}; do not make one from people's data")

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from .console import ForceOption, JsonOption, print_json, print_table, stderr
+from .console import ForceOption, JsonOption, check_output, print_json, print_table, say
+from .search_options import FlaggedOption
 
 
 def report(
@@ -39,9 +40,7 @@ def report(
         bool,
         typer.Option("--forecast/--no-forecast", help="Predict the trained model's metrics from the tables."),
     ] = True,
-    accept_flagged: Annotated[
-        bool, typer.Option("--accept-flagged", help="Keep releases that fail the screen.")
-    ] = False,
+    accept_flagged: FlaggedOption = False,
     force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -54,6 +53,8 @@ def report(
     from ..errors import FedwiseError
     from ..reporting import report as build
 
+    target = None if json and output == Path("report.html") else output
+    check_output(target, ".html", ".htm", force=force)
     baselines: dict[str, list[str | Path]] = {}
     for text in baseline or []:
         label, equals, path = text.partition("=")
@@ -62,7 +63,7 @@ def report(
         baselines.setdefault(label.strip(), []).append(path)
     made = build(
         run,
-        None if json and output == Path("report.html") else output,
+        target,
         releases=releases,
         audit=audit,
         comparison=comparison,
@@ -80,7 +81,7 @@ def report(
     if values.alerts or values.unchecked:
         found = [[alert.level, alert.title] for alert in values.alerts]
         print_table("alerts", ["", "what"], found + [["not checked", line] for line in values.unchecked])
-    stderr().print(f"privacy of the releases: {values.privacy.label}", markup=False)
+    say(f"privacy of the releases: {values.privacy.label}")
     if values.privacy.training_label is not None:
-        stderr().print(f"privacy of the training: {values.privacy.training_label}", markup=False)
-    stderr().print(f"report written to {output} ({output.stat().st_size / 1e6:.2f} MB)", markup=False)
+        say(f"privacy of the training: {values.privacy.training_label}")
+    say(f"report written to {output} ({output.stat().st_size / 1e6:.2f} MB)")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .console import ForceOption, JsonOption, SeedOption, print_json, print_table, stderr
+from .console import ForceOption, JsonOption, SeedOption, check_output, note, print_json, print_table
 from .inputs import bar
 from .search_options import (
     AlphaOption,
@@ -91,12 +91,10 @@ def select(
 
     Example: fedwise select releases/ -k 5 --include CA -o selection.json
     """
-    from ..files import refuse_existing
     from ..pool.pool import Pool
     from ..search import select as search
 
-    if output is not None:
-        refuse_existing(output, force=force)
+    check_output(output, ".json", force=force)
     pool = Pool.load(releases, accept_flagged=accept_flagged)
     chosen = chosen_weights(weights, pool.plan.weights, alpha=alpha, beta=beta, gamma=gamma, lam=lam)
     objective = forecast_objective(maximise, subject_to, model=model)
@@ -156,7 +154,7 @@ def show(selection: Selection, output: Path | None) -> None:
         )
     typer.echo(",".join(selection.clients))
     if output is not None:
-        stderr().print(f"written to {output}", markup=False)
+        note(f"written to {output}")
 
 
 def _number(value: float | None) -> str:

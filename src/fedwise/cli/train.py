@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .console import ForceOption, JsonOption, print_json, print_table, stderr
+from .console import ForceOption, JsonOption, note, print_json, print_table, say
 from .inputs import (
     BatchOption,
     DataOption,
@@ -43,11 +43,13 @@ SelectionOption = Annotated[
 ClientsOption = Annotated[
     str | None, typer.Option("--clients", help="Train these clients: CA,NY,… [all with data]")
 ]
-PoolOption = Annotated[
+ReleasesOption = Annotated[
     Path | None,
-    typer.Option("--pool", help="Directory of releases: select k clients from it, then train."),
+    typer.Option("--releases", help="Directory of releases: select k clients from it, then train."),
 ]
-SizeOption = Annotated[int, typer.Option("-k", help="Size of the federation selected from --pool.")]
+SizeOption = Annotated[
+    int, typer.Option("-k", "--size", help="Size of the federation selected from --releases.")
+]
 PlanOption = Annotated[
     Path | None,
     typer.Option("--plan", help="Plan the clients answered: joint privacy of release and training."),
@@ -115,7 +117,7 @@ def train(
     schema: SchemaOption = None,
     selection: SelectionOption = None,
     clients: ClientsOption = None,
-    pool: PoolOption = None,
+    releases: ReleasesOption = None,
     k: SizeOption = 5,
     plan: PlanOption = None,
     resume: ResumeOption = False,
@@ -167,7 +169,7 @@ def train(
                 split_seed=split_seed, epsilon=epsilon, delta=delta, clip=clip, replicates=bootstrap, seed=seed,
             )  # fmt: skip
             source = name_source(data, synthetic)
-            wanted, pooled = _federation(selection, clients, pool, k, seed or 0)
+            wanted, pooled = _federation(selection, clients, releases, k, seed or 0)
             asked = asked or pooled
             known = find_schema(schema, synthetic, asked)
             with bar("training", "accuracy") as show:
@@ -177,31 +179,31 @@ def train(
     except KeyboardInterrupt:
         typer.echo(f"stopped; go on with: fedwise train --resume -o {output}", err=True)
         raise
-    for note in run.notes:
-        stderr().print(f"note: {note}", markup=False)
+    for line in run.notes:
+        note(f"note: {line}")
     _show(run, json=json)
 
 
 def _federation(
-    selection: Path | None, clients: str | None, pool: Path | None, k: int, seed: int
+    selection: Path | None, clients: str | None, releases: Path | None, k: int, seed: int
 ) -> tuple[Selection | list[str] | Path | None, Plan | None]:
     """Who trains (nobody named: everyone), and the plan of a pool."""
     from ..errors import FedwiseError
 
-    if sum(option is not None for option in (selection, clients, pool)) > 1:
+    if sum(option is not None for option in (selection, clients, releases)) > 1:
         raise FedwiseError(
-            "federation must come from one of --selection, --clients and --pool; drop the others"
+            "federation must come from one of --selection, --clients and --releases; drop the others"
         )
     if clients is not None:
         members = names(clients)
         if not members:
             raise FedwiseError("--clients must name at least one client, such as CA,NY")
         return members, None
-    if pool is not None:
+    if releases is not None:
         from ..pool.pool import Pool
         from ..search import select
 
-        loaded = Pool.load(pool)
+        loaded = Pool.load(releases)
         return select(loaded, k, seed=seed), loaded.plan
     return selection, None
 
@@ -230,10 +232,10 @@ def _show(run: Run, *, json: bool) -> None:
     title = f"Round {last[0].round}, federation {', '.join(run.manifest.federation)}"
     print_table(title, ("metric", "all clients", "95% interval", "own"), rows, right=("all clients", "own"))
     recorded = sum(r.rows == "all" for r in last)
-    stderr().print(f"note: {_BOTH} All {recorded} metrics: --json or metrics.parquet.", markup=False)
+    note(f"note: {_BOTH} All {recorded} metrics: --json or metrics.parquet.")
     if costs:
         _show_costs(costs, simulated=run.simulated)
-    stderr().print(f"run directory: {run.path}", markup=False)
+    say(f"run directory: {run.path}")
 
 
 def _show_costs(costs: list[Cost], *, simulated: bool) -> None:

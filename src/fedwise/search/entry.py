@@ -137,7 +137,9 @@ def _check(
     smallest: float | None, representative: float | None, objective: Objective | None,
 ) -> None:  # fmt: skip
     if k is None and smallest is None and representative is None:
-        raise FedwiseError("k must be given; pass k=5, a range such as '5:15', or smallest=TOLERANCE")
+        raise FedwiseError(
+            "k (--size) must be given: how many clients, such as 5, a range such as 5:15, or a tolerance (--smallest)"
+        )
     if evidence not in get_args(Evidence):
         raise FedwiseError(f"evidence must be one of {', '.join(get_args(Evidence))}, got '{evidence}'")
     if alternatives < 0:

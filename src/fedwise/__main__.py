@@ -1,0 +1,6 @@
+"""``python -m fedwise``: the command line."""
+
+from .cli.main import main
+
+if __name__ == "__main__":
+    main()
