@@ -98,7 +98,7 @@ def test_people_read_a_table_and_machines_the_names(cli, releases, tmp_path):
     assert "left open" in out
     assert "the paper" not in out
     assert "leave one out" in out
-    assert err.startswith("written to ")
+    assert err.split()[:2] == ["written", "to"]
     assert cli("select", releases, "-k", 3, "-o", tmp_path / "selection.json")[0] == 2
     assert cli("select", releases, "-k", 3, "-o", tmp_path / "selection.json", "--force")[0] == 0
 

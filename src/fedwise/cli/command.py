@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from typer.core import TyperCommand
-
-if TYPE_CHECKING:
-    import click
 
 #: For each command, options of older versions and what they are called now.
 OLD_SPELLINGS: dict[str, dict[str, str]] = {
@@ -21,7 +18,7 @@ OLD_SPELLINGS: dict[str, dict[str, str]] = {
 class Command(TyperCommand):
     """A command that also takes the options it had under another name."""
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the words of the command line, old spellings replaced."""
         old = OLD_SPELLINGS.get(self.name or "", {})
         return super().parse_args(ctx, [_current(word, old) for word in args])
