@@ -99,7 +99,7 @@ def test_a_stopped_command_says_how_to_go_on(
     for words, text in (
         (("train", "-o", tmp_path / "run"), f"go on with: fedwise train --resume -o {tmp_path / 'run'}"),
         (
-            ("calibrate", "-o", tmp_path / "w.toml", "-r", 8, "--sizes", "1:3"),
+            ("calibrate", "-o", tmp_path / "w.toml", "-r", 8, "-k", "1:3"),
             "run the same command to go on",
         ),
     ):
@@ -116,7 +116,7 @@ def test_calibration_from_releases_shows_a_table(
         made = release(asked, frame, client=name, simulated=True, seed=i)
         made.save(tmp_path / "releases" / f"{name}.release.json")
     result = _call(
-        "calibrate", *data, "--releases", tmp_path / "releases", "-r", 8, "--sizes", "1:3", "--rounds", 1,
+        "calibrate", *data, "--releases", tmp_path / "releases", "-r", 8, "-k", "1:3", "--rounds", 1,
         "--bootstrap", 10, "--workers", 1, "--cache", tmp_path / "cache", "-o", tmp_path / "w.toml",
     )  # fmt: skip
     for word in ("calibrated", "paper", "only signal", "federations held back", "alpha"):

@@ -142,7 +142,7 @@ def test_a_federation_chosen_from_a_pool_can_be_read_and_reported(
             tmp_path / "releases" / f"{name}.release.json"
         )
     out = tmp_path / "run"
-    _call("train", "--data", data, "--pool", tmp_path / "releases", "-k", 2, "-o", out, *QUICK)
+    _call("train", "--data", data, "--releases", tmp_path / "releases", "-k", 2, "-o", out, *QUICK)
     chosen = Selection.load(out / "selection.json")
     assert set(chosen.clients) == set(Run.open(out).manifest.federation)
     assert chosen.plan_digest == asked.digest
@@ -189,7 +189,7 @@ def test_compare_writes_one_tidy_table(tmp_path: Path, data: Path) -> None:
         (("--set", "mu"), r"option must be written name=value, got 'mu'"),
         (("--model", "deep"), r"model must be mlp, logistic"),
         (("--optimizer", "adma"), r"option is not valid"),
-        (("--clients", "A", "--pool", "x"), r"must come from one of --selection, --clients and --releases"),
+        (("--clients", "A", "--releases", "x"), r"must come from one of --selection, --clients and --releases"),
         (("--synthetic", "0.1"), r"--data DIRECTORY or --synthetic SCALE, and not both"),
     ],
 )
