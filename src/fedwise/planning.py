@@ -29,7 +29,7 @@ from .privacy.scales import (
     overstates,
 )
 from .schema.layout import Layout
-from .schema.schema import Schema
+from .schema.schema import Column, Role, Schema
 
 FORMAT: Literal["fedwise/plan/1"] = "fedwise/plan/1"
 #: More cells than this do not fit a release that people can read and servers can sum.
@@ -45,6 +45,9 @@ LATTICE = 1e-6
 LEAST_SIGMA, MOST_SIGMA = 1e-3, 1e13
 #: Work of the exact accountant on a plan of others (numbers in its grid times distinct scales): about a second.
 MAX_WORK = 1.5e7
+
+#: Name of the column of one level that a plan adds to a schema of targets alone.
+LABEL_ALONE = "all records"
 
 Infinite = Literal["inf"]
 Calibration = Literal["tight", "rdp"]
@@ -174,12 +177,49 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, k
             "together)."
         )
 
+    def for_target(self, name: str | None) -> Plan:
+        """The plan as one task sees it: without the tables of other targets. It keeps the digest of the whole.
+
+        It is for reading releases of the whole plan, never for asking.
+        """
+        schema = self.schema.for_target(name)
+        if schema is self.schema:
+            return self
+        kept = tuple(table for table in self.tables if set(table.pair) <= set(schema.names))
+        return msgspec.structs.replace(self, schema=schema, schema_digest=schema.digest, tables=kept)
+
+    def budget_shares(self) -> dict[str, float]:
+        """Part of the precision Σ 1/σ² that each target's tables have; ``""`` has those all tasks share."""
+        targets = [self.schema.names[t] for t in self.schema.targets]
+        found = dict.fromkeys((*targets, ""), 0.0)
+        for table in self.tables:
+            owner = next((name for name in table.pair if name in targets), "")
+            found[owner] += table.sigma**-2 if self.private else 1.0
+        whole = sum(found.values())
+        return {name: part / whole for name, part in found.items()}
+
+    def _notes(self) -> list[str]:
+        """What a reader must know about the schema: several targets, and none that is sensitive."""
+        notes = []
+        if len(self.schema.targets) > 1:
+            parts = self.budget_shares()
+            shared = parts.pop("")
+            told = ", ".join(f"{name} {part:.0%}" for name, part in parts.items())
+            notes.append(
+                f"{len(parts)} targets share one budget, which is spent once: {told} of the precision, "
+                f"tables that all use {shared:.0%}"
+            )
+        if not self.schema.sensitive:
+            notes.append("no sensitive attribute: nothing about fairness is asked, chosen or reported")
+        return notes
+
     def __str__(self) -> str:
         lines = [
             f"Plan {self.digest[:12]} for schema '{self.schema.name}'",
             f"  {self.promise}",
             f"  {len(self.tables)} tables, {self.layout.cells} cells, calibration {self.calibration}, "
             f"allocation {self.allocation}",
+            *(f"  {note}" for note in self._notes()),
             "",
             f"  {'table':<32}{'cells':>8}{'noise σ':>12}  term",
         ]
@@ -265,6 +305,10 @@ def plan(
         The promise or the request is out of bounds.
     """
     weights = weights or Weights()
+    if not (schema.features or schema.sensitive):
+        # A label alone: its table with a column of one level is the count of each class.
+        counted = Column(LABEL_ALONE, Role.FEATURE, cross=(), model="drop")
+        schema = msgspec.structs.replace(schema, columns=(*schema.columns, counted))
     everything = Layout(schema.names, schema.sizes, tuple(combinations(range(len(schema.columns)), 2)))
     used = np.flatnonzero(pair_weights(schema, everything, weights))
     pairs = tuple(everything.pairs[j] for j in used)

@@ -72,7 +72,7 @@ REFUSED = {
         SMALL.replace("[columns.AGE]", '[columns.AGE]\nname = "SEX"'),
         "drop the key 'name'",
     ),
-    "no domain": (SMALL.replace("levels = [1, 2]", ""), "exactly one of levels, bins or rule"),
+    "no domain": (SMALL.replace("levels = [1, 2]", ""), "exactly one of levels, bins, rule or cross"),
     "two domains": (SMALL.replace("levels = [1, 2]", "levels = [1, 2]\nbins = [0, 1]"), "exactly one"),
     "empty levels": (SMALL.replace("levels = [1, 2]", "levels = []"), "'SEX' must have at least 1 level"),
     "one edge": (SMALL.replace("bins = [0, 18, 40, 65, 120]", "bins = [0]"), "'AGE' must have at least 1"),
@@ -87,9 +87,7 @@ REFUSED = {
     "level huge": (SMALL.replace("[1, 2]", f"[1, {2**53 + 1}]"), "below 2"),
     "level other": (SMALL.replace('"office"]', '"other"]'), "rename it"),
     "too many levels": (SMALL.replace("[1, 2]", str(list(range(10_001)))), "at most 10000"),
-    "two targets": (SMALL.replace('"sensitive"', '"target"'), "exactly one target"),
-    "no target": (SMALL.replace('"target"', '"feature"'), "exactly one target"),
-    "no feature": (SMALL.replace('"feature"', '"sensitive"'), "at least one column"),
+    "no target": (SMALL.replace('"target"', '"feature"'), 'at least one column with role = "target"'),
     "target of one level": (
         SMALL.replace('rule = "INCOME > 50000"', "levels = [1]"),
         "at least 2 levels, got 1",
@@ -146,7 +144,7 @@ def test_lookup_suggests_the_nearest_name(small_schema: fw.Schema) -> None:
         ({"role": None}, "must have role feature, sensitive or target, got 'None'"),
         ({"missing": "drop"}, "must have missing stop or other, got 'drop'"),
         ({"unknown": 3}, "must have unknown stop or other"),
-        ({"model": "onehot"}, "must have model one-hot, scaled or drop, got 'onehot'"),
+        ({"model": "onehot"}, "must have model one-hot, scaled, drop or binned, got 'onehot'"),
         ({"levels": [True, False]}, "levels of integers or text"),
         ({"levels": [1.5]}, "levels of integers or text"),
         ({"levels": "abc"}, "levels of integers or text"),
@@ -168,7 +166,11 @@ def test_columns_built_in_python_are_refused_at_once(fields: dict[str, object], 
 
 @pytest.mark.parametrize(
     ("key", "words"),
-    [("role", "feature, sensitive, target"), ("missing", "stop, other"), ("model", "one-hot, scaled, drop")],
+    [
+        ("role", "feature, sensitive, target"),
+        ("missing", "stop, other"),
+        ("model", "one-hot, scaled, drop, binned"),
+    ],
 )
 def test_a_wrong_word_in_a_file_is_told_with_the_right_ones(key: str, words: str) -> None:
     body = "" if key == "role" else 'role = "feature"\n'

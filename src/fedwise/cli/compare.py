@@ -20,6 +20,7 @@ from .inputs import (
     SchemaOption,
     SplitSeedOption,
     SyntheticOption,
+    TaskOption,
     TestOption,
     bar,
     find_schema,
@@ -38,6 +39,7 @@ def compare(
     data: DataOption = None,
     synthetic: SyntheticOption = None,
     schema: SchemaOption = None,
+    task: TaskOption = None,
     federation: Annotated[
         list[str] | None, typer.Option("--federation", "-f", help="A federation, NAME=CA,NY,… Repeatable.")
     ] = None,
@@ -96,7 +98,7 @@ def compare(
     )  # fmt: skip
     _, frames = read_frames(name_source(data, synthetic))
     federations = _federations(federation, selection, random, k, seed, list(frames))
-    known = find_schema(schema, synthetic, None)
+    known = find_schema(schema, synthetic, None, task=task)
     with bar("comparing", "accuracy") as show:
         found = run_all(
             frames, known, federations, settings, strategies=names(strategies), samplers=names(samplers),

@@ -9,7 +9,7 @@ import typer
 
 from .console import ForceOption, JsonOption, SeedOption, note, print_json, progress, say
 from .inputs import names
-from .search_options import FlaggedOption, ReleasesArgument
+from .search_options import FlaggedOption, ReleasesArgument, TaskOption
 
 
 def doubles(
@@ -23,6 +23,7 @@ def doubles(
         typer.Option(help="Most records of a double; default as many as the client has by estimate."),
     ] = None,
     force: ForceOption = False,
+    task: TaskOption = None,
     accept_flagged: FlaggedOption = False,
     seed: SeedOption = 0,
     json: JsonOption = False,
@@ -39,16 +40,16 @@ def doubles(
 
     if records is not None and records < 1:
         raise FedwiseError(f"records must be at least 1, got {records}")
-    pool = Pool.load(releases, accept_flagged=accept_flagged)
+    pool = Pool.load(releases, accept_flagged=accept_flagged, task=task)
     wanted = names(clients) or None
     with progress() as bar:
-        task = bar.add_task("drawing doubles", total=len(wanted or pool.clients), best="")
+        shown = bar.add_task("drawing doubles", total=len(wanted or pool.clients), best="")
         made = draw(
             pool,
             clients=wanted,
             records=records,
             seed=seed,
-            progress=lambda done, _: bar.update(task, completed=done),
+            progress=lambda done, _: bar.update(shown, completed=done),
         )
     paths = made.save(output, force=force)
     if json:

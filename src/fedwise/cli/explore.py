@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from .console import JsonOption, note, print_json, progress, say
-from .search_options import EstimatorOption, FlaggedOption, ReleasesArgument
+from .search_options import EstimatorOption, FlaggedOption, ReleasesArgument, TaskOption
 
 
 def explore(
@@ -16,6 +16,7 @@ def explore(
     open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = True,
     estimator: EstimatorOption = "shrinkage",
     accept_flagged: FlaggedOption = False,
+    task: TaskOption = None,
     json: JsonOption = False,
 ) -> None:
     """Open a local page: move a weight, force a client in or out, and see the best federation at once.
@@ -29,9 +30,12 @@ def explore(
 
     files = release_files(releases)
     with progress() as bar:
-        task = bar.add_task("reading releases", total=len(files), best="")
+        shown = bar.add_task("reading releases", total=len(files), best="")
         pool = Pool.load(
-            files, accept_flagged=accept_flagged, progress=lambda done, _: bar.update(task, completed=done)
+            files,
+            accept_flagged=accept_flagged,
+            task=task,
+            progress=lambda done, _: bar.update(shown, completed=done),
         )
     page = Explorer(pool, releases=str(releases), estimator=estimator, port=port)
     if json:

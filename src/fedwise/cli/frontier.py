@@ -26,6 +26,7 @@ from .search_options import (
     MinRecordsOption,
     PerGroupOption,
     ReleasesArgument,
+    TaskOption,
     ThreadsOption,
     WeightsOption,
     chosen_weights,
@@ -59,6 +60,7 @@ def frontier(
     max_per_group: PerGroupOption = None,
     cost_file: CostFileOption = None,
     budget: BudgetOption = None,
+    task: TaskOption = None,
     accept_flagged: FlaggedOption = False,
     threads: ThreadsOption = None,
     seed: SeedOption = 0,
@@ -74,7 +76,7 @@ def frontier(
 
     if pareto < 0 or pareto == 1:
         raise FedwiseError(f"pareto must be 0 or at least 2 points, got {pareto}")
-    pool = Pool.load(releases, accept_flagged=accept_flagged)
+    pool = Pool.load(releases, accept_flagged=accept_flagged, task=task)
     chosen = chosen_weights(weights, pool.plan.weights, alpha=alpha, beta=beta, gamma=gamma, lam=lam)
     rules = read_constraints(
         include, exclude, group_file, cost_file, max_per_group=max_per_group, budget=budget,

@@ -28,6 +28,9 @@ SchemaOption = Annotated[
     str | None,
     typer.Option("--schema", help="Schema file, or a shipped one such as income. [income for --synthetic]"),
 ]
+TaskOption = Annotated[
+    str | None, typer.Option("--task", help="Of several targets of the schema, the one that counts.")
+]
 RoundsOption = Annotated[int, typer.Option("--rounds", help="Communication rounds.")]
 FractionOption = Annotated[float, typer.Option("--fraction", help="Share of the federation in a round.")]
 OptimizerOption = Annotated[str, typer.Option("--optimizer", help="Local optimiser: adam or sgd.")]
@@ -71,8 +74,15 @@ def name_source(data: Path | None, synthetic: float | None) -> str:
     return str(data) if data is not None else f"synthetic:{synthetic}"
 
 
-def find_schema(schema: str | None, synthetic: float | None, asked: Plan | None) -> Schema:
-    """The schema named, or that of the plan, or the synthetic states' own."""
+def find_schema(
+    schema: str | None, synthetic: float | None, asked: Plan | None, *, task: str | None = None
+) -> Schema:
+    """The schema named, or that of the plan, or the synthetic states' own; of one task where it is named."""
+    found = _find_schema(schema, synthetic, asked)
+    return found if task is None else found.for_target(task)
+
+
+def _find_schema(schema: str | None, synthetic: float | None, asked: Plan | None) -> Schema:
     from ..errors import SchemaError
     from .plan import load_schema
 

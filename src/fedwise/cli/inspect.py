@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from .console import JsonOption, print_json, print_table, progress, say
+from .inputs import TaskOption
 
 
 def inspect(
@@ -19,6 +20,7 @@ def inspect(
             help="Add a card for each client: random labels, biased labels, random features, repeated records.",
         ),
     ] = False,
+    task: TaskOption = None,
     json: JsonOption = False,
 ) -> None:
     """Validate and describe releases: promise, tables, and a screen for doctored ones.
@@ -48,9 +50,9 @@ def inspect(
         return
     files = release_files(path)
     with progress() as bar:
-        task = bar.add_task("reading releases", total=len(files), best="")
+        shown = bar.add_task("reading releases", total=len(files), best="")
         pool = Pool.load(
-            files, accept_flagged=True, progress=lambda done, _: bar.update(task, completed=done)
+            files, accept_flagged=True, task=task, progress=lambda done, _: bar.update(shown, completed=done)
         )
     report = describe(pool)
     if quality:

@@ -18,7 +18,7 @@ from .inputs import (
     bar,
     names,
 )
-from .search_options import FlaggedOption, ReleasesArgument
+from .search_options import FlaggedOption, ReleasesArgument, TaskOption
 from .train import ClipOption, DeltaOption, EpsilonOption, SamplerOption, SensitiveOption, StrategyOption
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def rehearse(
     target: Annotated[str, typer.Option(help="Clients whose people judge the model: CA,NY. [all]")] = "",
     output: RehearsalOutput = None,
     force: ForceOption = False,
+    task: TaskOption = None,
     accept_flagged: FlaggedOption = False,
     seed: SeedOption = 0,
     json: JsonOption = False,
@@ -85,7 +86,7 @@ def rehearse(
         rounds=rounds, strategy=strategy, sampler=sampler, model=model, optimizer=optimizer, lr=lr, batch=batch,
         epochs=epochs, epsilon=epsilon, delta=delta, clip=clip, use_sensitive=use_sensitive,
     )  # fmt: skip
-    pool = Pool.load(releases, accept_flagged=accept_flagged)
+    pool = Pool.load(releases, accept_flagged=accept_flagged, task=task)
     with bar("rehearsing", "AUC") as best:
         found = run(
             pool, read_federation(federation), settings, random=random, alone=alone, stages=stages, records=records,

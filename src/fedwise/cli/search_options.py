@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .inputs import TaskOption as TaskOption
 from .inputs import names
 
 if TYPE_CHECKING:

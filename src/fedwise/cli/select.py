@@ -31,6 +31,7 @@ from .search_options import (
     RepresentativeOption,
     SmallestOption,
     SubjectOption,
+    TaskOption,
     ThreadsOption,
     WeightsOption,
     chosen_weights,
@@ -74,6 +75,7 @@ def select(
     model: Annotated[
         str, typer.Option(help="Model that will be trained, for forecasts: mlp or logistic.")
     ] = "mlp",
+    task: TaskOption = None,
     accept_flagged: FlaggedOption = False,
     evidence: Annotated[str, typer.Option(help="none, quick or full.")] = "quick",
     bounds: Annotated[
@@ -95,13 +97,12 @@ def select(
     from ..search import select as search
 
     check_output(output, ".json", force=force)
-    pool = Pool.load(releases, accept_flagged=accept_flagged)
+    pool = Pool.load(releases, accept_flagged=accept_flagged, task=task)
     chosen = chosen_weights(weights, pool.plan.weights, alpha=alpha, beta=beta, gamma=gamma, lam=lam)
     objective = forecast_objective(maximise, subject_to, model=model)
     rules = read_constraints(
         include, exclude, group_file, cost_file, max_per_group=max_per_group, budget=budget,
-        min_records=min_records, min_client_records=min_client_records,
-        exclude_suspect=exclude_suspect,
+        min_records=min_records, min_client_records=min_client_records, exclude_suspect=exclude_suspect,
     )  # fmt: skip
     with bar("searching", "loss", digits=6) as best:
         selection = search(

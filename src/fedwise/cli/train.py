@@ -20,6 +20,7 @@ from .inputs import (
     SchemaOption,
     SplitSeedOption,
     SyntheticOption,
+    TaskOption,
     TestOption,
     bar,
     find_schema,
@@ -115,6 +116,7 @@ def train(
     data: DataOption = None,
     synthetic: SyntheticOption = None,
     schema: SchemaOption = None,
+    task: TaskOption = None,
     selection: SelectionOption = None,
     clients: ClientsOption = None,
     releases: ReleasesOption = None,
@@ -169,9 +171,9 @@ def train(
                 split_seed=split_seed, epsilon=epsilon, delta=delta, clip=clip, replicates=bootstrap, seed=seed,
             )  # fmt: skip
             source = name_source(data, synthetic)
-            wanted, pooled = _federation(selection, clients, releases, k, seed or 0)
+            wanted, pooled = _federation(selection, clients, releases, k, seed or 0, task)
             asked = asked or pooled
-            known = find_schema(schema, synthetic, asked)
+            known = find_schema(schema, synthetic, asked, task=task)
             with bar("training", "accuracy") as show:
                 run = train_run(
                     source, known, wanted, settings, output=output, plan=asked, force=force, progress=show
@@ -185,7 +187,7 @@ def train(
 
 
 def _federation(
-    selection: Path | None, clients: str | None, releases: Path | None, k: int, seed: int
+    selection: Path | None, clients: str | None, releases: Path | None, k: int, seed: int, task: str | None
 ) -> tuple[Selection | list[str] | Path | None, Plan | None]:
     """Who trains (nobody named: everyone), and the plan of a pool."""
     from ..errors import FedwiseError
@@ -204,7 +206,7 @@ def _federation(
         from ..search import select
 
         loaded = Pool.load(releases)
-        return select(loaded, k, seed=seed), loaded.plan
+        return select(loaded, k, task=task, seed=seed), loaded.plan
     return selection, None
 
 

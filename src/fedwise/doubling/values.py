@@ -20,6 +20,7 @@ import polars as pl
 
 from ..errors import DataError, FedwiseError
 from ..schema.codes import encode_column
+from ..schema.crossing import crossed_codes
 from ..schema.rule import Rule
 from ..schema.schema import Column, Schema
 
@@ -101,9 +102,8 @@ class Values:
 
 def _together(schema: Schema) -> list[tuple[str, ...]]:
     """Sources in groups: those that one column or one rule of the filter reads belong together."""
-    reads = [_sources(column) for column in schema.columns] + [
-        Rule.parse(rule).columns for rule in schema.where
-    ]
+    reads = [found for column in schema.columns if (found := _sources(column))]
+    reads += [Rule.parse(rule).columns for rule in schema.where]
     groups: list[set[str]] = []
     for names in reads:
         joined = set(names).union(*(group for group in groups if group & set(names)))
@@ -116,6 +116,8 @@ def _together(schema: Schema) -> list[tuple[str, ...]]:
 
 def _sources(column: Column) -> tuple[str, ...]:
     """What the double's column is read from: of several names a column may have, the first."""
+    if column.cross is not None:
+        return tuple(dict.fromkeys(name for part in column.cross for name in _sources(part)))
     return column.sources if column.rule is not None else column.sources[:1]
 
 
@@ -123,8 +125,9 @@ def _solve(schema: Schema, names: tuple[str, ...]) -> Group:
     """List the values of sources that satisfy the row filter, and their codes."""
     variables = tuple(i for i, column in enumerate(schema.columns) if set(_sources(column)) & set(names))
     columns = [schema.columns[i] for i in variables]
+    plain = [part for column in columns for part in column.cross or (column,)]
     rules = [Rule.parse(text) for text in schema.where if set(Rule.parse(text).columns) & set(names)]
-    lists = [_candidates(name, columns, rules) for name in names]
+    lists = [_candidates(name, plain, rules) for name in names]
     rows = _combined(names, lists, seed=len(variables))
     for rule in rules:
         rows = rows.filter(pl.Series(rule.evaluate(rows)[0]))
@@ -189,6 +192,8 @@ def _combined(names: tuple[str, ...], lists: list[pl.Series], *, seed: int) -> p
 
 def _codes(column: Column, rows: pl.DataFrame) -> Records:
     """Code of every row, -1 where the schema would stop."""
+    if column.cross is not None:
+        return crossed_codes(column.cross, [_codes(part, rows) for part in column.cross], rows.height)
     try:
         return encode_column(column, rows)
     except DataError:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ..errors import FedwiseError
 from ..files import parse_toml, read_bytes, shorten
+from ..schema.crossing import overlap
 from ..schema.layout import Layout
 from ..schema.schema import Schema
 
@@ -57,7 +58,12 @@ class Weights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def term_of(schema: Schema, x: int, y: int) -> str | None:
-    """Which term the pair of variables at positions `x`, `y` belongs to; ``None`` for two sensitive ones."""
+    """Which term the pair of variables at positions `x`, `y` belongs to.
+
+    ``None`` for two sensitive ones, two targets, and a crossed column beside one of its own parts.
+    """
+    if overlap(schema.columns[x], schema.columns[y]):
+        return None
     roles = {schema.columns[x].role.value, schema.columns[y].role.value}
     match sorted(roles):
         case ["sensitive", "target"]:

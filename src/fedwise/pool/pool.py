@@ -91,6 +91,7 @@ class Pool:
         path: str | Path | Iterable[str | Path],
         *,
         accept_flagged: bool = False,
+        task: str | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Pool:
         """Read a directory of release files, or the files given.
@@ -101,6 +102,8 @@ class Pool:
             A directory (every ``*.json`` in it that is a release) or a list of files.
         accept_flagged
             Keep releases that fail the screen; they are listed in `flags`.
+        task
+            Of several targets of the plan, the one that counts: see `for_target`. Default: all of them.
         progress
             Called with (files read, files).
 
@@ -117,7 +120,8 @@ class Pool:
             intake.add(Release.load(file), f"'{file}'")
             if progress is not None:
                 progress(done + 1, len(files))
-        return _pool(intake, accept_flagged=accept_flagged)
+        found = _pool(intake, accept_flagged=accept_flagged)
+        return found if task is None else found.for_target(task)
 
     @classmethod
     def _build(cls, releases: list[Release], sources: list[str], *, accept_flagged: bool) -> Pool:
@@ -177,6 +181,32 @@ class Pool:
             flags=[flag for flag in self.flags if flag.client in stay],
             alerts=[alert for alert in self.alerts if alert.client in stay],
             sources=[self.sources[i] for i in kept] if self.sources else (),
+        )
+
+    def for_target(self, name: str | None) -> Pool:
+        """The pool as one task sees it: the tables of other targets are left out, those all tasks share stay.
+
+        ``None`` is the only target there is; with several, the error names them. Nothing is asked or charged
+        anew: every task reads the same releases.
+        """
+        plan = self.plan.for_target(name)
+        if plan is self.plan:
+            return self
+        asked = {table.pair for table in plan.tables}
+        kept = [j for j, table in enumerate(self.plan.tables) if table.pair in asked]
+        layout = self.plan.layout
+        cells = np.concatenate([np.arange(layout.offsets[j], layout.offsets[j + 1]) for j in kept])
+        return Pool(
+            self.clients,
+            plan,
+            self.matrix[:, cells],
+            sigmas=self.sigmas[:, kept],
+            spendings=self.spendings,
+            simulated=self.simulated,
+            charged=self.charged,
+            flags=self.flags,
+            alerts=self.alerts,
+            sources=self.sources,
         )
 
     def __len__(self) -> int:

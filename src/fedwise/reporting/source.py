@@ -88,6 +88,8 @@ def report(
         pool = releases
     config = _json(folder / "config.json") if folder else {}
     selection = known or _selection(folder, pool, config)
+    if pool is not None and len(selection.targets) == 1:
+        pool = pool.for_target(selection.targets[0])
     runs = _runs(folder, _part(comparison, folder / "comparison.parquet" if folder else None), baselines)
     found = _part(audit, folder / "audit.json" if folder else None)
     made = Report.of(

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import polars as pl
 
 from ..errors import DataError
+from .crossing import crossed_codes
 from .rule import Rule
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ def encode_column(column: Column, rows: pl.DataFrame) -> npt.NDArray[np.int16]:
         The column is missing or of the wrong type, or holds a missing or unknown value where the
         schema says stop. The message never holds a value or a count.
     """
+    if column.cross is not None:
+        parts = [encode_column(part, rows) for part in column.cross]
+        return crossed_codes(column.cross, parts, rows.height)
     if column.rule is not None:
         for name in column.sources:
             if name not in rows.columns:

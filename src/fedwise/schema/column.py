@@ -13,6 +13,7 @@ import msgspec
 
 from ..errors import SchemaError
 from ..files import shorten
+from .crossing import check_parts, crossed_labels, crossed_size
 from .rule import Rule
 
 MAX_LEVELS = 10_000
@@ -32,7 +33,7 @@ class Role(enum.StrEnum):
 
 
 class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One variable: a role and a public domain of one of three kinds.
+    """One variable: a role and a public domain of one of four kinds.
 
     Parameters
     ----------
@@ -46,6 +47,9 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         Numeric domain: edges ``e0 < e1 < …`` of the half-open intervals ``[e0, e1), [e1, e2), …``.
     rule
         Boolean domain: a rule such as ``PINCP > 50000``; codes are 0 (no) and 1 (yes).
+    cross
+        Combinations of other columns, such as sex × race; each part has a domain of its own. In a file the
+        parts may be named, where the schema declares them: ``cross = ["SEX", "RAC1P"]``.
     source
         Names the column may have in the data, the first one present is used. Default: `name`.
     missing, unknown
@@ -53,7 +57,8 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         count it in an extra ``other`` level.
     model
         How training sees the column: ``one-hot`` over the codes, ``scaled`` to
-        ``(x - centre) / width``, or ``drop``.
+        ``(x - centre) / width``, or ``drop``. A target is trained as classes (``one-hot``), as a number
+        (``scaled``: the raw number at the client), or as the middle of its bin (``binned``).
     scale
         ``(centre, width)`` for ``model="scaled"``; default: middle and half width of the bins.
     """
@@ -68,8 +73,9 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     unknown: Handling = "stop"
     # Spelt out here, not by a name: a "one-hot" read from a file is then another object than this default, so
     # msgspec keeps it, and digests stay as they were in 0.1.0.
-    model: Literal["one-hot", "scaled", "drop"] = "one-hot"
+    model: Literal["one-hot", "scaled", "drop", "binned"] = "one-hot"
     scale: tuple[float, float] | None = None
+    cross: tuple[Column, ...] | None = None
 
     def __post_init__(self) -> None:
         _coerce(self)
@@ -83,7 +89,9 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     @property
     def labels(self) -> tuple[str, ...]:
         """Readable name of each code, in code order."""
-        if self.levels is not None:
+        if self.cross is not None:
+            named = [*crossed_labels(self.cross)]
+        elif self.levels is not None:
             named = [str(level) for level in self.levels]
         elif self.bins is not None:
             named = [f"[{low:g},{high:g})" for low, high in pairwise(self.bins)]
@@ -94,7 +102,9 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     @property
     def size(self) -> int:
         """Number of codes."""
-        if self.levels is not None:
+        if self.cross is not None:
+            known = crossed_size(self.cross)
+        elif self.levels is not None:
             known = len(self.levels)
         else:
             known = 2 if self.bins is None else len(self.bins) - 1
@@ -103,6 +113,8 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     @property
     def sources(self) -> tuple[str, ...]:
         """Names this column may have in the data."""
+        if self.cross is not None:
+            return tuple(dict.fromkeys(name for part in self.cross for name in part.sources))
         if self.rule is not None:
             return Rule.parse(self.rule).columns
         return self.source or (self.name,)
@@ -110,6 +122,8 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     @property
     def text_sources(self) -> tuple[str, ...]:
         """Those of the `sources` that hold text, whatever a CSV file makes of them."""
+        if self.cross is not None:
+            return tuple(name for part in self.cross for name in part.text_sources)
         if self.rule is not None:
             return tuple(c.column for c in Rule.parse(self.rule).comparisons if isinstance(c.value, str))
         return self.sources if self.levels is not None and isinstance(self.levels[0], str) else ()
@@ -120,7 +134,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "role": tuple(Role),
     "missing": get_args(Handling),
     "unknown": get_args(Handling),
-    "model": ("one-hot", "scaled", "drop"),
+    "model": ("one-hot", "scaled", "drop", "binned"),
 }
 
 
@@ -146,6 +160,8 @@ def _coerce(column: Column) -> None:
         if column.scale is not None:
             centre, width = _items(column, column.scale)
             _set(column, "scale", (float(centre), float(width)))
+        if column.cross is not None:
+            _set(column, "cross", _parts(column))
         _set(column, "source", (sources,) if isinstance(sources, str) else _items(column, sources))
     except (TypeError, ValueError, OverflowError):
         raise SchemaError(
@@ -169,6 +185,15 @@ def _items(column: Column, values: Any) -> tuple[Any, ...]:
             f"column '{_shown(column)}' must have at most {MAX_LEVELS} levels, got {len(found)}; bin it"
         )
     return found
+
+
+def _parts(column: Column) -> tuple[Column, ...]:
+    parts = _items(column, column.cross)
+    if not all(isinstance(part, Column) for part in parts):
+        raise SchemaError(
+            f"column '{_shown(column)}' must cross columns; give Column values, or names in a schema file"
+        )
+    return parts
 
 
 def _level(value: Any) -> int | str:
@@ -195,11 +220,18 @@ def _check(column: Column) -> None:
     # Columns of real files have odd names, an empty one and line breaks among them: only sizes are bounded.
     if len(column.source) > MAX_RULES or any(len(source) > 200 for source in column.source):
         raise SchemaError(f"column '{name}' must name at most {MAX_RULES} sources of at most 200 characters")
-    kinds = [kind for kind in ("levels", "bins", "rule") if getattr(column, kind) is not None]
+    kinds = [kind for kind in ("levels", "bins", "rule", "cross") if getattr(column, kind) is not None]
     if len(kinds) != 1:
         raise SchemaError(
-            f"column '{name}' must declare exactly one of levels, bins or rule, got {kinds or 'none'}"
+            f"column '{name}' must declare exactly one of levels, bins, rule or cross, got {kinds or 'none'}"
         )
+    if column.cross is not None:
+        check_parts(name, column.cross)
+        if column.source or column.has_other or column.role == Role.TARGET:
+            raise SchemaError(
+                f"column '{name}' is crossed: its parts name sources, missing and unknown, and it is no target; "
+                "move them there"
+            )
     if column.levels is not None:
         if len({str(level) for level in column.levels}) != len(column.levels):
             raise SchemaError(f"column '{name}' must declare each level once")
@@ -233,7 +265,10 @@ def _check(column: Column) -> None:
         column.model != "scaled" or not (math.isfinite(column.scale[0]) and 0 < column.scale[1] < math.inf)
     ):
         raise SchemaError(f"column '{name}': scale needs model = \"scaled\" and a positive width")
-    if column.model == "scaled" and (column.rule or (column.levels and isinstance(column.levels[0], str))):
+    text = column.rule or column.cross is not None or (column.levels and isinstance(column.levels[0], str))
+    if column.model in ("scaled", "binned") and text:
         raise SchemaError(f"column '{name}' must be numeric to be scaled; use model = \"one-hot\"")
+    if column.model == "binned" and (column.role != Role.TARGET or column.bins is None):
+        raise SchemaError(f"column '{name}' must be a target with bins to be binned; use another model")
     if column.model == "scaled" and column.bins is None and column.scale is None:
         raise SchemaError(f"column '{name}' must declare scale = [centre, width] to be scaled without bins")

@@ -27,6 +27,8 @@ from .frame import FrameLike, read
 from .rule import Rule
 
 MAX_COLUMNS = 500
+#: Most tasks that one release may serve; each takes its part of the budget.
+MAX_TARGETS = 50
 
 
 class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -67,9 +69,34 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         return self._with(Role.SENSITIVE)
 
     @property
+    def targets(self) -> tuple[int, ...]:
+        """Positions of the targets."""
+        return self._with(Role.TARGET)
+
+    @property
     def target(self) -> int:
-        """Position of the target."""
-        return self._with(Role.TARGET)[0]
+        """Position of the target, where there is one only."""
+        found = self.targets
+        if len(found) > 1:
+            raise SchemaError(
+                f"schema '{self.name}' has the targets {', '.join(self.names[t] for t in found)}; "
+                "name one: task=NAME, --task NAME, or for_target(NAME)"
+            )
+        return found[0]
+
+    def for_target(self, name: str | None) -> Schema:
+        """The schema of one task: without the other targets. ``None`` is the only one there is."""
+        if name is None:
+            name = self.names[self.target]
+        targets = [self.names[t] for t in self.targets]
+        if name not in targets:
+            raise SchemaError(
+                f"task must be one of the targets {', '.join(targets)}, got '{shorten(name)}'{nearest(name, targets)}"
+            )
+        if len(targets) == 1:
+            return self
+        kept = tuple(c for c in self.columns if c.role != Role.TARGET or c.name == name)
+        return msgspec.structs.replace(self, columns=kept)
 
     def _with(self, role: Role) -> tuple[int, ...]:
         return tuple(i for i, column in enumerate(self.columns) if column.role == role)
@@ -116,6 +143,7 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
             if isinstance(body.get("source"), str):
                 body = {**body, "source": [body["source"]]}
             rows.append({"name": name, **body})
+        _resolve(rows, where)
         try:
             return msgspec.convert({**tree, "columns": rows}, cls)
         except msgspec.ValidationError as error:
@@ -203,12 +231,34 @@ def _check_schema(schema: Schema) -> None:
     if twice:
         raise SchemaError(f"schema declares column '{twice[0]}' twice; drop one")
     targets = [column.name for column in schema.columns if column.role == Role.TARGET]
-    if len(targets) != 1:
-        raise SchemaError(f"schema must declare exactly one target column, got {targets or 'none'}")
-    if not schema.features:
-        raise SchemaError('schema must declare at least one column with role = "feature"')
+    if not targets:
+        raise SchemaError('schema must declare at least one column with role = "target"')
+    if len(targets) > MAX_TARGETS:
+        raise SchemaError(f"schema must declare at most {MAX_TARGETS} targets, got {len(targets)}")
     for text in schema.where:
         Rule.parse(text)
+
+
+def _resolve(rows: list[dict[str, Any]], where: str) -> None:
+    """Put the domains of the columns that a crossed column names in their place."""
+    known = {row["name"]: row for row in rows}
+    keys = ("name", "role", "levels", "bins", "rule", "source", "missing", "unknown")
+    for row in rows:
+        parts = row.get("cross")
+        if not isinstance(parts, list):
+            continue
+        found = []
+        for part in parts:
+            if not isinstance(part, str):
+                found.append(part)
+                continue
+            if part not in known:
+                raise SchemaError(
+                    f"{where}: columns.{row['name']} crosses '{shorten(part)}', which is no column of the schema"
+                    f"{nearest(part, known)}"
+                )
+            found.append({key: known[part][key] for key in keys if key in known[part]})
+        row["cross"] = found
 
 
 def _place(error: Exception, names: Sequence[str]) -> str:

@@ -9,9 +9,11 @@ import numpy as np
 
 from ..certificate import Certificate, noise_sentence
 from ..estimation.estimates import Estimates
+from ..objective.balance import label_only
 from ..objective.pfl import terms
 from ..objective.weights import Weights
 from ..pool.pool import Pool
+from ..schema.schema import Schema
 from .constraints import Limits
 from .control import Control
 from .doubt import Doubt, doubt
@@ -110,6 +112,7 @@ class Inquiry:
             if len(found) > 1
             else (),
             objective=self.problem.objective.name,
+            targets=tuple(self.estimates.schema.names[t] for t in self.estimates.schema.targets),
             weights=self.weights,
             estimator=self.estimates.estimator,
             pool=len(names),
@@ -234,4 +237,17 @@ def _flags(estimates: Estimates, pool: Pool | None) -> tuple[str, ...]:
         flags += [f"flagged release of '{flag.client}': {flag.reason}" for flag in pool.flags]
     elif not np.any(estimates.sigmas):
         flags.append("not private: the estimates carry no noise")
-    return tuple(flags)
+    return (*flags, *schema_notes(estimates.schema))
+
+
+def schema_notes(schema: Schema) -> tuple[str, ...]:
+    """What the schema leaves out of a selection, in sentences."""
+    notes = []
+    if label_only(schema):
+        notes.append("the label alone was released: chosen for classes in equal parts, nothing else is known")
+    if not schema.sensitive:
+        notes.append("no sensitive attribute: chosen for utility only, nothing is said about fairness")
+    if len(schema.targets) > 1:
+        names = ", ".join(schema.names[t] for t in schema.targets)
+        notes.append(f"chosen for the targets {names} together; name one with task=NAME or --task NAME")
+    return tuple(notes)

@@ -11,6 +11,7 @@ import msgspec
 from ..errors import FedwiseError, Infeasible, nearest
 from ..estimation import estimate
 from ..estimation.estimates import Estimates
+from ..objective.balance import Balance, label_only
 from ..objective.representative import Representative
 from ..objective.weights import Weights
 from ..pool.pool import Pool
@@ -34,6 +35,7 @@ class More(Rules, total=False):
     smallest: float | None
     representative: float | None
     alternatives: int
+    task: str | None
 
 
 def select(
@@ -83,6 +85,7 @@ def select(
         The rules of `Constraints`. ``smallest``: take the smallest size whose loss is within this tolerance of
         the best size's. ``representative``: take the smallest federation whose associations differ from the
         pool's by at most this many bits for each table. ``alternatives``: how many others to report (5).
+        ``task``: of several targets of the plan, the one to choose for; by default the loss sums over all.
 
     Raises
     ------
@@ -93,16 +96,19 @@ def select(
     """
     began = time.perf_counter()
     asked = Constraints.of(constraints, **_rules(more))
-    rules = without_suspects(asked, pool)
-    smallest, near = more.get("smallest"), more.get("representative")
-    alternatives = more.get("alternatives", 5)
+    rules = without_suspects(asked, pool := _for_task(pool, more.get("task")))
+    smallest, near, alternatives = (
+        more.get("smallest"),
+        more.get("representative"),
+        more.get("alternatives", 5),
+    )
     _check(k, evidence, alternatives, seed, threads, smallest, near, objective)
     estimates = estimates_of(pool, estimator)
     count, weights = len(estimates.clients), weights_of(pool, weights)
     sizes = parse_sizes(k if k is not None else (min(2, count), count), count)
     feasible = feasible_sizes(rules, estimates, sizes)
-    goal: Objective = Representative() if near is not None else objective or PFL(weights)
-    problem = Problem.of(estimates, goal)
+    usual = Representative() if near is not None else usual_objective(estimates, weights)
+    problem = Problem.of(estimates, objective or usual)
     source = pool if isinstance(pool, Pool) else None
     inquiry = Inquiry(problem, estimates, source, weights, evidence, alternatives, seed)
     with Control(threads=threads, progress=progress) as control:
@@ -164,6 +170,20 @@ def estimates_of(pool: Pool | Estimates, estimator: str) -> Estimates:
             f"pool must be a Pool or Estimates, got {type(pool).__name__}; use Pool.load(directory)"
         )
     return estimate(pool, estimator=estimator)
+
+
+def _for_task(pool: Pool | Estimates, task: str | None) -> Pool | Estimates:
+    """A pool as one of its targets sees it."""
+    if task is None:
+        return pool
+    if not isinstance(pool, Pool):
+        raise FedwiseError("task must be named for a pool, got estimates; estimate pool.for_target(NAME)")
+    return pool.for_target(task)
+
+
+def usual_objective(estimates: Estimates, weights: Weights) -> Objective:
+    """The PFL, or where releases tell the label alone, the balance of its classes."""
+    return Balance() if label_only(estimates.schema) else PFL(weights)
 
 
 def weights_of(pool: Pool | Estimates, weights: Weights | None) -> Weights:

@@ -93,6 +93,8 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         What the federation had to satisfy beside its size, by argument of `fedwise.select`.
     forecast
         Metrics the trained model would have, where they were asked for.
+    targets
+        Names of the targets it was chosen for.
     flags
         What a reader must know: ``simulated``, ``not private``, flagged releases.
     alerts
@@ -127,6 +129,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     estimator: str = ""
     pool: int = 0
     plan_digest: str | None = None
+    targets: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     alerts: tuple[str, ...] = ()
     version: str = __version__

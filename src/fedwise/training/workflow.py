@@ -50,7 +50,8 @@ def train(
         Rows of every client by name (frames or files), or a directory with one file for each. Clients
         outside the federation only lend their held-out rows.
     schema
-        The public schema; ``None`` takes that of `plan`.
+        The public schema; ``None`` takes that of `plan`. One with several targets is trained for the one that
+        `federation` was selected for; else name it, ``schema.for_target(NAME)``.
     federation
         Who trains: a selection, names, or the path of a selection file. Default: every client.
     settings
@@ -87,6 +88,7 @@ def train(
     if known is None:
         raise SchemaError("training needs a schema; pass one, or the plan that holds it")
     wanted, kept = _wanted(federation)
+    known = known.for_target(_chosen_for(kept, known))
     source, found = read_frames(frames)
     prepared = _prepare(found, known, settings.test, settings.split_seed, settings.use_sensitive)
     manifest = _manifest(settings, prepared, wanted, source)
@@ -195,6 +197,15 @@ def costs(manifest: Manifest, now: Progress, plan: Plan | None) -> list[Cost]:
         trained_openly=() if privacy is not None else manifest.federation,
         simulated=manifest.config.simulated,
     )
+
+
+def _chosen_for(kept: bytes | None, schema: Schema) -> str | None:
+    """The target that a selection was chosen for, where the schema has several."""
+    names = [schema.names[t] for t in schema.targets]
+    told: list[str] = (
+        [] if kept is None else msgspec.json.decode(kept, type=dict[str, Any]).get("targets", [])
+    )
+    return told[0] if len(told) == 1 and len(names) > 1 and told[0] in names else None
 
 
 def _wanted(
