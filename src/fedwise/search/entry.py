@@ -70,7 +70,7 @@ def select(
         ``auto`` (exact where it fits in about ten seconds, else annealing with descent), ``annealing``,
         ``exact``, ``greedy``, or a settings object such as ``Annealing.paper()``.
     evidence
-        ``none``, ``quick`` (under a second or so) or ``full``.
+        ``none``, ``quick`` or ``full``.
     weights
         Weights of the four terms; default those of the plan, else the paper's.
     estimator
@@ -96,19 +96,16 @@ def select(
     """
     began = time.perf_counter()
     asked = Constraints.of(constraints, **_rules(more))
-    rules = without_suspects(asked, pool := _for_task(pool, more.get("task")))
-    smallest, near, alternatives = (
-        more.get("smallest"),
-        more.get("representative"),
-        more.get("alternatives", 5),
-    )
+    pool = _for_task(pool, more.get("task"))
+    rules = without_suspects(asked, pool)
+    smallest, near = more.get("smallest"), more.get("representative")
+    alternatives = more.get("alternatives", 5)
     _check(k, evidence, alternatives, seed, threads, smallest, near, objective)
     estimates = estimates_of(pool, estimator)
     count, weights = len(estimates.clients), weights_of(pool, weights)
     sizes = parse_sizes(k if k is not None else (min(2, count), count), count)
     feasible = feasible_sizes(rules, estimates, sizes)
-    usual = Representative() if near is not None else usual_objective(estimates, weights)
-    problem = Problem.of(estimates, objective or usual)
+    problem = Problem.of(estimates, objective or usual_objective(estimates, weights, near))
     source = pool if isinstance(pool, Pool) else None
     inquiry = Inquiry(problem, estimates, source, weights, evidence, alternatives, seed)
     with Control(threads=threads, progress=progress) as control:
@@ -181,8 +178,10 @@ def _for_task(pool: Pool | Estimates, task: str | None) -> Pool | Estimates:
     return pool.for_target(task)
 
 
-def usual_objective(estimates: Estimates, weights: Weights) -> Objective:
-    """The PFL, or where releases tell the label alone, the balance of its classes."""
+def usual_objective(estimates: Estimates, weights: Weights, near: float | None = None) -> Objective:
+    """The PFL; where releases tell the label alone, the balance of its classes; distance where it must be `near`."""
+    if near is not None:
+        return Representative()
     return Balance() if label_only(estimates.schema) else PFL(weights)
 
 
