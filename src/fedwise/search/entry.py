@@ -84,8 +84,8 @@ def select(
     **more
         The rules of `Constraints`. ``smallest``: take the smallest size whose loss is within this tolerance of
         the best size's. ``representative``: take the smallest federation whose associations differ from the
-        pool's by at most this many bits for each table. ``alternatives``: how many others to report (5).
-        ``task``: of several targets of the plan, the one to choose for; by default the loss sums over all.
+        pool's by at most this many bits for each table. ``alternatives``: how many others to report (5). ``task``:
+        of several targets of the plan, the one to choose for; default all.
 
     Raises
     ------
@@ -96,8 +96,7 @@ def select(
     """
     began = time.perf_counter()
     asked = Constraints.of(constraints, **_rules(more))
-    pool = _for_task(pool, more.get("task"))
-    rules = without_suspects(asked, pool)
+    rules = without_suspects(asked, pool := _for_task(pool, more.get("task")))
     smallest, near = more.get("smallest"), more.get("representative")
     alternatives = more.get("alternatives", 5)
     _check(k, evidence, alternatives, seed, threads, smallest, near, objective)
