@@ -189,7 +189,10 @@ def test_compare_writes_one_tidy_table(tmp_path: Path, data: Path) -> None:
         (("--set", "mu"), r"option must be written name=value, got 'mu'"),
         (("--model", "deep"), r"model must be mlp, logistic"),
         (("--optimizer", "adma"), r"option is not valid"),
-        (("--clients", "A", "--releases", "x"), r"must come from one of --selection, --clients and --releases"),
+        (
+            ("--clients", "A", "--releases", "x"),
+            r"must come from one of --selection, --clients and --releases",
+        ),
         (("--synthetic", "0.1"), r"--data DIRECTORY or --synthetic SCALE, and not both"),
     ],
 )

@@ -113,18 +113,24 @@ def describe_quality(pool: object) -> dict[str, object]:
     """The cards of all clients as plain values."""
     from dataclasses import asdict
 
-    from ..pool.card import POOL_FALSE_ALARM, quality
+    from ..pool.card import CLIENT_FALSE_DOUBT, POOL_FALSE_ALARM, quality
     from ..pool.pool import Pool
 
     assert isinstance(pool, Pool)
     cards = quality(pool)
     return {
         "nominal_false_alarm": POOL_FALSE_ALARM,
+        "nominal_false_doubt": CLIENT_FALSE_DOUBT,
         "suspects": [name for name, card in cards.items() if card.suspect],
+        "doubtful": [name for name, card in cards.items() if card.doubtful],
         "cards": [
             {
                 "client": name,
                 "suspect": card.suspect,
+                "doubtful": card.doubtful,
+                "score": card.score,
+                "p": card.p,
+                "records_known": card.known,
                 "verdict": card.verdict,
                 "entries": [{**asdict(entry), "stated": entry.stated} for entry in card.entries],
             }
@@ -136,8 +142,9 @@ def describe_quality(pool: object) -> dict[str, object]:
 def _show_quality(found: Any) -> None:
     print_table(
         f"quality: {len(found['suspects'])} suspect(s); honest but unusual clients can be among them",
-        ["client", "verdict"],
-        [[card["client"], card["verdict"]] for card in found["cards"]],
+        ["client", "score", "verdict"],
+        [[card["client"], f"{card['score']:.1f}", card["verdict"]] for card in found["cards"]],
+        right=["score"],
     )
 
 

@@ -33,7 +33,8 @@ ExcludeOption = Annotated[str, typer.Option(help="Clients that must not take par
 ExcludeSuspectOption = Annotated[
     bool,
     typer.Option(
-        "--exclude-suspect", help="Leave out clients that inspect --quality suspects of spoilt records."
+        "--exclude-suspect",
+        help="Leave out clients that inspect --quality suspects or doubts, while enough are left.",
     ),
 ]
 MinRecordsOption = Annotated[float | None, typer.Option(help="Least total of (noisy) records.")]

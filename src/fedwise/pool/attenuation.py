@@ -56,6 +56,8 @@ class Shares:
         Shape (clients, tables): variance of a cell's interaction, in records².
     effects
         Shape (clients, variables): variance of a level's marginal, in records².
+    total_errors
+        Shape (clients,): standard error of the number of records by noise; 0 for exact counts.
     """
 
     layout: Layout
@@ -65,6 +67,7 @@ class Shares:
     known: Mask
     noise: Floats
     effects: Floats
+    total_errors: Floats
 
     @classmethod
     def of(cls, matrix: npt.ArrayLike, layout: Layout, sigmas: Floats) -> Shares:
@@ -73,7 +76,7 @@ class Shares:
         exact = not sigmas.all()
         scales = np.broadcast_to(sigmas, (len(totals), layout.tables))
         parts = variances(layout, np.where(exact, 1.0, scales))
-        least = 1.0 if exact else np.maximum(3.0 * parts.total**0.5, 1.0)
+        least = np.ones(len(totals)) if exact else least_records(layout, scales)
         sizes = np.maximum(totals, least)
         inner = np.array([(1 - 1 / a) * (1 - 1 / b) for a, b in layout.shapes])
         return cls(
@@ -84,6 +87,7 @@ class Shares:
             totals > least,
             scales**2 * inner,
             0.0 * parts.effects if exact else parts.effects,
+            np.zeros(len(totals)) if exact else parts.total**0.5,
         )
 
     def noise_of(self, table: int) -> Floats:
@@ -100,6 +104,22 @@ class Shares:
         """Shape (clients, levels): one variable's shares, not negative, summing to 1."""
         found = np.maximum(self.marginals[:, self.layout.marginal(variable)], 0.0) + 1e-9
         return np.asarray(found / found.sum(axis=1, keepdims=True), dtype=np.float64)
+
+
+def least_records(layout: Layout, sigmas: Floats) -> Floats:
+    """Number of records, three standard errors, below which tables hold no more than noise.
+
+    Parameters
+    ----------
+    sigmas
+        Shape (clients, tables).
+
+    Returns
+    -------
+    least
+        Shape (clients,).
+    """
+    return np.asarray(np.maximum(3.0 * variances(layout, sigmas).total ** 0.5, 1.0), dtype=np.float64)
 
 
 @dataclass(frozen=True)

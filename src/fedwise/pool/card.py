@@ -14,14 +14,19 @@ import numpy.typing as npt
 from scipy import special
 
 from ..errors import PoolError
+from ..schema.schema import Schema
 from .attenuation import Shares
 from .outliers import LEAST_CLIENTS
 from .pool import Pool
+from .population import shifts
 from .symptoms import EFFECTS, FREEDOM, Symptom, symptoms
 
-#: Nominal chance that a pool of honest clients has any suspect, over all clients and entries together. Census clients
-#: differ with longer tails than assumed: docs/theory/quality.md has the measured rates, which are higher.
+#: Nominal chance that a pool of honest clients has any suspect, over all clients and entries together.
+#: docs/theory/quality.md has the measured rates.
 POOL_FALSE_ALARM = 0.01
+#: Nominal chance that an honest client is in doubt: a lower bar than a suspect's, for those who choose a few of many
+#: and lose little by leaving out somebody honest.
+CLIENT_FALSE_DOUBT = 0.1
 #: Power below which nothing found means nothing.
 ENOUGH_POWER = 0.8
 #: What each entry looks for, at the size whose power is stated.
@@ -30,7 +35,13 @@ _STATED = {
     "feature_noise": f"{EFFECTS['feature_noise']:.0%} random feature values",
     "label_bias": f"a group's label rate {100 * EFFECTS['label_bias']:.0f} points off",
     "repeated": f"every record {EFFECTS['repeated']:.0f} times",
+    "shifted": "",
+    "size": "",
 }
+#: Entries that state a fact and accuse nobody.
+FACTS = ("shifted", "size")
+#: Beyond this many standard errors a population is called unlike the others'.
+_UNLIKE = 4.0
 
 
 @dataclass(frozen=True)
@@ -42,7 +53,8 @@ class Entry:
     kind
         ``label_noise`` (share of labels that look random), ``label_bias`` (points by which a group's label rate
         is off), ``feature_noise`` (share of feature values that look random) or ``repeated`` (effective number of
-        independent records).
+        independent records); and two facts that accuse nobody: ``shifted`` (how far the marginals are from the
+        pool's) and ``size`` (the estimated number of records; z is that number over its noise).
     about
         The sensitive attribute of a bias; else empty.
     value, error
@@ -80,7 +92,16 @@ class Entry:
         """Whether nothing found means something."""
         return self.power >= ENOUGH_POWER
 
+    @property
+    def accuses(self) -> bool:
+        """Whether the entry can make a client suspect; else it states a fact."""
+        return self.kind not in FACTS
+
     def __str__(self) -> str:
+        if self.kind == "shifted":
+            return f"the population differs from the others', most in {' and '.join(self.details)}; z = {self.z:.1f}"
+        if self.kind == "size":
+            return f"about {self.value:,.0f} records, {self.z:.0f} times the noise of that number"
         if self.kind == "label_noise":
             text = f"about {min(max(self.value, 0.0), 1.0):.0%} of the labels look random"
         elif self.kind == "feature_noise" and self.details and self.z < 4:
@@ -114,25 +135,44 @@ class Card:
         The lines; empty where the pool is too small to compare.
     verdict
         One sentence.
+    known
+        Whether the number of records can be told from 0. If not, the tables hold no more than noise.
     """
 
     client: str
     records: float
     entries: tuple[Entry, ...]
     verdict: str
+    known: bool = True
 
     @property
     def suspect(self) -> bool:
         """Whether any entry is."""
         return any(entry.suspect for entry in self.entries)
 
+    @property
+    def p(self) -> float:
+        """Nominal chance that an honest client is as unusual in any entry (Bonferroni)."""
+        found = [entry.p for entry in self.entries if entry.accuses]
+        return min(1.0, len(found) * min(found)) if found else 1.0
+
+    @property
+    def score(self) -> float:
+        """One number for all entries, −log₁₀ p: 2 is reached by one honest client in a hundred. Larger is worse."""
+        return -float(np.log10(max(self.p, 1e-300)))
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether p is at most `CLIENT_FALSE_DOUBT`; every suspect is doubtful."""
+        return self.suspect or self.p <= CLIENT_FALSE_DOUBT
+
 
 def quality(pool: Pool) -> dict[str, Card]:
     """A card for each client, from the releases alone: post-processing, no further privacy cost.
 
     Noise in labels and features, labels biased against a group, and repeated records are looked for, each against
-    the other clients of the pool. The test has the nominal level `POOL_FALSE_ALARM` for the whole pool; on clean
-    census pools one client in 400 was a suspect, and one pool in nine had one (docs/theory/quality.md).
+    the other clients of the pool. The test has the nominal level `POOL_FALSE_ALARM` for the whole pool; measured rates
+    are in docs/theory/quality.md. Shifted populations and sizes are stated as facts.
 
     Raises
     ------
@@ -141,16 +181,19 @@ def quality(pool: Pool) -> dict[str, Card]:
     """
     if len(pool) == 0:
         raise PoolError("pool must hold at least one release; add release files")
+    schema = pool.plan.schema
     shares = Shares.of(pool.matrix, pool.plan.layout, pool.sigmas)
     if shares.known.sum() < LEAST_CLIENTS:
         few = f"cannot tell: fewer than {LEAST_CLIENTS} clients of known size to compare with"
         return {
-            name: Card(name, float(n), (), few) for name, n in zip(pool.clients, shares.sizes, strict=True)
+            name: Card(name, float(shares.sizes[i]), (), few, bool(shares.known[i]))
+            for i, name in enumerate(pool.clients)
         }
-    found = symptoms(shares, pool.plan.schema)
+    found = symptoms(shares, schema)
     p = np.array([symptom.p for symptom in found])
     p[:, ~shares.known] = 1.0
     suspect = holm(p, POOL_FALSE_ALARM)
+    facts = _facts(shares, schema)
     cards = {}
     for i, name in enumerate(pool.clients):
         known = bool(shares.known[i])
@@ -158,8 +201,36 @@ def quality(pool: Pool) -> dict[str, Card]:
             _entry(one, i, suspect=bool(suspect[k, i]), known=known, tests=p.size)
             for k, one in enumerate(found)
         ]
-        cards[name] = Card(name, float(shares.sizes[i]), tuple(entries), _verdict(entries))
+        entries += facts[i]
+        cards[name] = Card(
+            name, float(shares.sizes[i]), tuple(entries), _verdict(entries, known=known), known
+        )
     return cards
+
+
+def _facts(shares: Shares, schema: Schema) -> list[list[Entry]]:
+    """For each client, how far its population is off, and its size against the noise."""
+    value, unsure, z, details = shifts(shares, schema)
+    return [
+        [
+            Entry(
+                "shifted",
+                "",
+                float(value[i]),
+                float(unsure[i]),
+                float(z[i]),
+                1.0,
+                1.0,
+                False,
+                "differences",
+                names,
+            ),
+            Entry(
+                "size", "", float(size), shares.total_error, float(size / deviation), 1.0, 1.0, False, "noise"
+            ),
+        ]
+        for i, (size, names) in enumerate(zip(shares.sizes, details, strict=True))
+    ]
 
 
 def holm(p: npt.NDArray[np.float64], level: float) -> npt.NDArray[np.bool_]:
@@ -189,17 +260,20 @@ def _entry(symptom: Symptom, i: int, *, suspect: bool, known: bool, tests: int) 
     )
 
 
-def _verdict(entries: Sequence[Entry]) -> str:
-    """What is suspect, else what could not have been seen, else that nothing is unusual."""
+def _verdict(entries: Sequence[Entry], *, known: bool) -> str:
+    """What is suspect, else what could not have been seen, else that nothing is unusual; then what is a fact."""
     suspects = [entry for entry in entries if entry.suspect]
     if suspects:
         return "; ".join(str(entry) for entry in suspects)
-    blind = [entry for entry in entries if not entry.telling]
+    shifted = next((e for e in entries if e.kind == "shifted" and e.z > _UNLIKE and known), None)
+    fact = "" if shifted is None else f"; {shifted}"
+    judged = [entry for entry in entries if entry.accuses]
+    blind = [entry for entry in judged if not entry.telling]
     if not blind:
-        return "nothing unusual"
+        return f"nothing unusual{fact}"
     hidden = ", ".join(dict.fromkeys(entry.stated for entry in blind))
     why = "at this ε" if any(entry.limited == "noise" for entry in blind) else "among clients this different"
-    if len(blind) == len(entries):
-        return f"cannot tell {why}: {hidden} would not be seen"
-    seen = ", ".join(dict.fromkeys(entry.stated for entry in entries if entry.telling))
-    return f"no sign of {seen}; cannot tell {why}: {hidden}"
+    if len(blind) == len(judged):
+        return f"cannot tell {why}: {hidden} would not be seen{fact}"
+    seen = ", ".join(dict.fromkeys(entry.stated for entry in judged if entry.telling))
+    return f"no sign of {seen}; cannot tell {why}: {hidden}{fact}"

@@ -5,8 +5,8 @@ the median of the clients that look alike, in units of that variance and of thei
 
     z = (statistic − median) / √(v + τ²)
 
-Honest clients differ, with longer tails than a Gaussian has, and in some symptoms more than in others; p is that of a
-Student t with `FREEDOM` degrees.
+Honest clients differ, with longer tails than a Gaussian has, in some symptoms more than in others: both parts of the
+variance are widened by `SCALES`, and p is that of a Student t with `FREEDOM` degrees.
 """
 
 from __future__ import annotations
@@ -25,7 +25,22 @@ Floats = npt.NDArray[np.float64]
 
 #: Degrees of freedom of the t distribution that honest clients' distances are taken to have, chosen on clean census
 #: pools (docs/theory/quality.md). One feature alone is often peculiar to a place: birthplace in Puerto Rico.
-FREEDOM = {"label_noise": 12.0, "label_bias": 12.0, "feature_noise": 8.0, "one_feature": 4.0, "repeated": 5.0}
+FREEDOM = {
+    "label_noise": 30.0,
+    "label_bias": 30.0,
+    "feature_noise": 8.0,
+    "one_feature": 4.0,
+    "repeated": 12.0,
+}
+#: How much wider than √v and τ honest clients spread on the side of the accusation; from clean pools
+#: (docs/theory/quality.md). τ is that of the clients near the middle.
+SCALES = {
+    "label_noise": (1.2, 1.6),
+    "label_bias": (1.0, 1.15),
+    "feature_noise": (1.1, 1.1),
+    "one_feature": (1.0, 1.0),
+    "repeated": (1.2, 2.5),
+}
 #: Honest clients vary at least this much, however alike a few of them look.
 _LEAST_SPREAD = 0.03
 _ROUNDS = 4
@@ -52,6 +67,8 @@ class Symptom:
         Shape (clients,): whether noise and sampling, not honest differences, limit what can be seen.
     details
         What in particular, for each client: features, or the group.
+    plain
+        Shape (clients,): the distance without `SCALES`, which tells who is near the middle.
     tests
         Questions that p is corrected for.
     """
@@ -65,6 +82,7 @@ class Symptom:
     reach: Floats
     noisy: Mask
     details: tuple[tuple[str, ...], ...]
+    plain: Floats
     tests: int = 1
 
 
@@ -84,25 +102,47 @@ class _Distance:
     noise: Floats
     middle: float
     spread: float
+    scale: tuple[float, float]
 
     @classmethod
-    def of(cls, statistic: Floats, noise: Floats, inside: Mask, *, least: float = _LEAST_SPREAD) -> _Distance:
+    def of(
+        cls, statistic: Floats, noise: Floats, inside: Mask, *, scale: tuple[float, float],
+        least: float = _LEAST_SPREAD, sizes: Floats | None = None,
+    ) -> _Distance:  # fmt: skip
         if not np.isfinite(noise).all():
-            return cls(statistic, noise, 1.0, least**2)
+            return cls(statistic, noise, 1.0, least**2, scale)
+        if sizes is not None:
+            statistic = statistic - trend(statistic, np.log(sizes), inside)
         middle, spread = middle_and_spread(statistic[:, None], noise[:, None], inside)
-        return cls(statistic, noise, float(middle[0]), max(float(spread[0]), least**2))
+        return cls(statistic, noise, float(middle[0]), max(float(spread[0]), least**2), scale)
 
     @property
     def error(self) -> Floats:
-        return np.sqrt(self.noise + self.spread)
+        wide = self.scale[0] ** 2 * self.noise + self.scale[1] ** 2 * self.spread
+        return np.asarray(np.sqrt(wide), dtype=np.float64)
 
     @property
     def z(self) -> Floats:
         return np.asarray((self.statistic - self.middle) / self.error, dtype=np.float64)
 
     @property
+    def plain(self) -> Floats:
+        away = (self.statistic - self.middle) / np.sqrt(self.noise + self.spread)
+        return np.asarray(away, dtype=np.float64)
+
+    @property
     def noisy(self) -> Mask:
         return np.asarray(self.noise > self.spread, dtype=np.bool_)
+
+
+def trend(statistic: Floats, place: Floats, inside: Mask) -> Floats:
+    """What honest clients of a place have more than those in the middle: the median slope of all pairs (Theil, Sen)."""
+    x, y = place[inside], statistic[inside]
+    one, other = np.triu_indices(len(x), 1)
+    apart = x[other] - x[one]
+    far = np.abs(apart) > 1e-9
+    slope = float(np.median((y[other] - y[one])[far] / apart[far])) if far.any() else 0.0
+    return np.asarray(slope * (place - np.median(x)), dtype=np.float64)
 
 
 def tail(kind: str, z: Floats) -> Floats:
@@ -123,7 +163,7 @@ def symptoms(shares: Shares, schema: Schema) -> list[Symptom]:
 
 def _inside(shares: Shares, found: list[Symptom]) -> Mask:
     """Clients near the middle in every symptom; never fewer than half of those whose size is known."""
-    furthest = np.max([np.abs(symptom.z) for symptom in found], axis=0)
+    furthest = np.max([np.abs(symptom.plain) for symptom in found], axis=0)
     furthest[~shares.known] = np.inf
     return np.asarray(furthest <= max(OUTSIDE, float(np.median(furthest[shares.known]))), dtype=np.bool_)
 
@@ -142,7 +182,7 @@ def _measure(shares: Shares, inside: Mask) -> _Measured:
 
 
 def _symptoms(shares: Shares, schema: Schema, measured: _Measured, inside: Mask) -> list[Symptom]:
-    label = _slopes(measured, inside, _with_label(shares, schema))
+    label = _slopes(measured, shares.sizes, inside, _with_label(shares, schema), "label_noise")
     found = [_attenuated("label_noise", label, tail("label_noise", -label.z), ((),) * len(inside))]
     found.append(_features(shares, schema, measured, inside))
     for attribute in schema.sensitive:
@@ -159,13 +199,16 @@ def _with_label(shares: Shares, schema: Schema) -> list[int]:
     ]
 
 
-def _slopes(measured: _Measured, inside: Mask, tables: list[int], *, median: bool = False) -> _Distance:
+def _slopes(
+    measured: _Measured, sizes: Floats, inside: Mask, tables: list[int], kind: str, *, median: bool = False
+) -> _Distance:
+    scale = SCALES[kind]
     if not tables:
-        return _Distance.of(np.ones(len(inside)), np.full(len(inside), np.inf), inside)
+        return _Distance.of(np.ones(len(inside)), np.full(len(inside), np.inf), inside, scale=scale)
     slope, noise = combined(
         measured.slopes[:, tables], measured.slope_noise[:, tables], inside, median=median
     )
-    return _Distance.of(slope, noise, inside)
+    return _Distance.of(slope, noise, inside, scale=scale, sizes=sizes)
 
 
 def _attenuated(
@@ -182,6 +225,7 @@ def _attenuated(
         EFFECTS[kind] * distance.middle / distance.error,
         distance.noisy,
         details,
+        distance.plain,
         tests,
     )
 
@@ -190,12 +234,12 @@ def _features(shares: Shares, schema: Schema, measured: _Measured, inside: Mask)
     """All features together, and each one; p is that of the clearest of the two questions."""
     pairs = list(enumerate(shares.layout.pairs))
     rest = [j for j, pair in pairs if schema.target not in pair]
-    every = _slopes(measured, inside, rest, median=True)
+    every = _slopes(measured, shares.sizes, inside, rest, "feature_noise", median=True)
     alone = {}
     for feature in schema.features:
         tables = [j for j, pair in pairs if feature in pair and schema.target not in pair]
         if tables:
-            one = _slopes(measured, inside, tables, median=True)
+            one = _slopes(measured, shares.sizes, inside, tables, "one_feature", median=True)
             alone[schema.names[feature]] = tail("one_feature", -one.z) * len(schema.features)
     p = tail("feature_noise", -every.z)
     if alone:
@@ -217,6 +261,7 @@ def _bias(shares: Shares, schema: Schema, attribute: int, label: _Distance, insi
             one.found - slope * one.expected,
             one.variance + np.where(trust > 0, label.noise, 0.0) * (trust * one.expected) ** 2,
             inside,
+            scale=SCALES["label_bias"],
             least=_LEAST_SPREAD / 3,
         )
         for one in looked
@@ -240,6 +285,7 @@ def _bias(shares: Shares, schema: Schema, attribute: int, label: _Distance, insi
             pick([distance.noise for distance in distances])
             > pick([0 * d.noise + d.spread for d in distances]),
             tuple((labels[looked[k].group],) for k in worst),
+            pick([distance.plain for distance in distances]),
             2 * len(looked),
         )
     ]
@@ -262,7 +308,8 @@ def _repeated(shares: Shares, measured: _Measured, inside: Mask) -> Symptom | No
     # The median of tables is about as exact as their mean with π/2 of its variance.
     ratio = np.maximum(np.median(times, axis=1), 0.0)
     variance = np.pi / 2 / np.sum(1.0 / relative, axis=1)
-    distance = _Distance.of(np.log1p(ratio), variance / (1 + ratio) ** 2, inside, least=0.1)
+    log, noise_of_log = np.log1p(ratio), variance / (1 + ratio) ** 2
+    distance = _Distance.of(log, noise_of_log, inside, scale=SCALES["repeated"], least=0.1)
     copies = np.maximum(np.median((kappa - honest) / one, axis=1), 1.0)
     stated = np.log1p(np.median((EFFECTS["repeated"] * one + honest) / (one + honest), axis=1))
     value = shares.sizes / copies
@@ -276,4 +323,5 @@ def _repeated(shares: Shares, measured: _Measured, inside: Mask) -> Symptom | No
         (stated - distance.middle) / distance.error,
         distance.noisy,
         ((),) * len(inside),
+        distance.plain,
     )

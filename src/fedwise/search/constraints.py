@@ -39,7 +39,7 @@ class Constraints:
     costs, budget
         Cost of each client and the most the federation may cost. Clients without a cost are free.
     exclude_suspect
-        Exclude clients that `fedwise.quality` suspects of spoilt records.
+        Exclude clients that `fedwise.quality` suspects of spoilt records, and doubtful ones while enough are left.
     """
 
     include: tuple[str, ...] = ()

@@ -121,6 +121,7 @@ class Inquiry:
             alerts=tuple(f"release of '{a.client}': {a.reason}" for a in self.pool.alerts)
             if self.pool is not None
             else (),
+            records=max(float(self.estimates.totals[list(members)].sum()), 0.0),
         )
 
     def _names(self, members: tuple[int, ...]) -> tuple[str, ...]:

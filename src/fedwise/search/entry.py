@@ -24,9 +24,9 @@ from .greedy import Greedy
 from .methods import resolve_method as resolve_method
 from .outcome import Method
 from .problem import PFL, Objective, Problem
+from .seats import seat
 from .selection import Selection
 from .sizes import Sizes, parse_sizes
-from .suspects import without_suspects
 
 
 class More(Rules, total=False):
@@ -96,13 +96,14 @@ def select(
     """
     began = time.perf_counter()
     asked = Constraints.of(constraints, **_rules(more))
-    rules = without_suspects(asked, pool := _for_task(pool, more.get("task")))
+    pool = _for_task(pool, more.get("task"))
     smallest, near = more.get("smallest"), more.get("representative")
     alternatives = more.get("alternatives", 5)
     _check(k, evidence, alternatives, seed, threads, smallest, near, objective)
     estimates = estimates_of(pool, estimator)
     count, weights = len(estimates.clients), weights_of(pool, weights)
     sizes = parse_sizes(k if k is not None else (min(2, count), count), count)
+    rules, notes = seat(asked, pool, max(sizes))
     feasible = feasible_sizes(rules, estimates, sizes)
     problem = Problem.of(estimates, objective or usual_objective(estimates, weights, near))
     source = pool if isinstance(pool, Pool) else None
@@ -117,7 +118,9 @@ def select(
 
         chosen = control.run(work)
     given = rules.given() | {"exclude_suspect": True} if asked.exclude_suspect else rules.given()
-    return msgspec.structs.replace(chosen, constraints=given, seconds=time.perf_counter() - began)
+    return msgspec.structs.replace(
+        chosen, constraints=given, alerts=(*chosen.alerts, *notes), seconds=time.perf_counter() - began
+    )
 
 
 def _rules(more: More) -> Rules:

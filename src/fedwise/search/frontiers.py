@@ -25,8 +25,8 @@ from .outcome import Method
 from .point import Point as Point
 from .point import undominated
 from .problem import PFL, Problem
+from .seats import seat
 from .sizes import Sizes, parse_sizes
-from .suspects import without_suspects
 
 
 class Frontier(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +82,7 @@ def frontier(
     wanted = parse_sizes(sizes if sizes is not None else (min(2, count), min(20, count)), count)
     if pareto_k is not None:
         parse_sizes(pareto_k, count)
-    rules = without_suspects(constraints or Constraints(), pool)
+    rules, _ = seat(constraints or Constraints(), pool, max(wanted))
     feasible = feasible_sizes(rules, estimates, wanted)
     problem = Problem.of(estimates, PFL(weights))
     with Control(threads=threads, progress=progress) as control:
@@ -140,7 +140,7 @@ def pareto(
         raise FedwiseError(f"points must be at least 2, got {points}")
     estimates = estimates_of(pool, estimator)
     weights = weights_of(pool, weights)
-    rules = without_suspects(constraints or Constraints(), pool)
+    rules, _ = seat(constraints or Constraints(), pool, k)
     limits = check(rules, estimates.clients, estimates.totals, k)
     met: dict[tuple[int, ...], float] = {}
     with Control(threads=threads, progress=progress) as control:

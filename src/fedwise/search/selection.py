@@ -98,7 +98,9 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     flags
         What a reader must know: ``simulated``, ``not private``, flagged releases.
     alerts
-        What is unusual about releases of the pool that passed its screen.
+        What is unusual about releases of the pool that passed its screen, and who took no seat for that.
+    records
+        Estimated number of records of the federation; the loss does not know it.
     """
 
     format: Literal["fedwise/selection/1"] = FORMAT
@@ -132,6 +134,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     targets: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     alerts: tuple[str, ...] = ()
+    records: float | None = None
     version: str = __version__
 
     @property
@@ -171,6 +174,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         """Label and text of each line worth showing, in order."""
         lines = [
             ("federation", ", ".join(self.clients)),
+            *(("records", f"about {n:,.0f}") for n in [self.records] if n is not None),
             ("loss", f"{self.loss:.6f}{_plus_minus(self.std_error)}"),
             *(("true loss", text) for text in [self.interval_text] if text),
             *(

@@ -1,0 +1,97 @@
+"""Seats: who takes no seat before a search begins, because of spoilt records or of tables that hold only noise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..errors import FedwiseError, Infeasible
+from ..estimation.consistency import combine
+from ..estimation.estimates import Estimates
+from ..pool.attenuation import least_records
+from ..pool.card import Card, quality
+from ..pool.pool import Pool
+from .constraints import Constraints
+
+
+def seat(constraints: Constraints, pool: Pool | Estimates, most: int) -> tuple[Constraints, tuple[str, ...]]:
+    """The constraints with everybody excluded who takes no seat, and a sentence about each reason.
+
+    A client whose number of records cannot be told from 0 changes no sum, so the loss would give it a seat for free;
+    it takes none unless it is included by name. With `exclude_suspect`, neither does a suspect of
+    `fedwise.quality`, nor, the most doubtful first, a doubtful client, as long as `most` others are left.
+
+    Parameters
+    ----------
+    most
+        Largest size that is searched.
+
+    Raises
+    ------
+    FedwiseError
+        Suspects are to be excluded and estimates were given: cards are made from releases.
+    Infeasible
+        A suspect must be included.
+    """
+    if not isinstance(pool, Pool):
+        if constraints.exclude_suspect:
+            raise FedwiseError(
+                "exclude_suspect needs the pool of releases; pass the Pool instead of estimates"
+            )
+        return constraints, ()
+    out = list(constraints.exclude)
+    notes: list[str] = []
+    empty = [name for name in empty_clients(pool) if name not in {*constraints.include, *out}]
+    if len(pool) - len(out) - len(empty) >= most:
+        out += empty
+        if empty:
+            notes.append(
+                f"no seat for {_list(empty)}: the tables hold no more than noise; include a client by name to seat it"
+            )
+    elif empty:
+        notes.append(f"the tables of {_list(empty)} hold no more than noise, but the size leaves no others")
+    if constraints.exclude_suspect:
+        cards = quality(pool)
+        _refuse_included(constraints, cards)
+        suspects = [name for name, card in cards.items() if card.suspect]
+        out = list(dict.fromkeys([*out, *suspects]))
+        doubtful = [
+            name
+            for name, card in sorted(cards.items(), key=lambda pair: pair[1].p)
+            if card.doubtful and name not in {*out, *constraints.include}
+        ][: max(len(pool) - len(out) - most, 0)]
+        out += doubtful
+        notes.append(_said(suspects, doubtful, len(pool)))
+    return replace(constraints, exclude=tuple(out), exclude_suspect=False), tuple(notes)
+
+
+def empty_clients(pool: Pool) -> list[str]:
+    """Clients whose number of records is within three standard errors of 0; nobody where there is no noise."""
+    if not pool.plan.private:
+        return []
+    totals = combine(pool.matrix, pool.plan.layout, pool.sigmas)[0]
+    least = least_records(pool.plan.layout, pool.sigmas)
+    return [name for name, few in zip(pool.clients, totals <= least, strict=True) if few]
+
+
+def _refuse_included(constraints: Constraints, cards: dict[str, Card]) -> None:
+    for name in constraints.include:
+        if name in cards and cards[name].suspect:
+            raise Infeasible(
+                f"client '{name}' must be included but is a suspect ({cards[name].verdict}); drop one of the two"
+            )
+
+
+def _said(suspects: list[str], doubtful: list[str], clients: int) -> str:
+    if not suspects and not doubtful:
+        return f"quality: none of {clients} clients is suspect or doubtful"
+    parts = [
+        f"{len(names)} {word} ({_list(names)})"
+        for names, word in ((suspects, "suspect"), (doubtful, "doubtful"))
+        if names
+    ]
+    return f"quality: left out {' and '.join(parts)} of {clients} clients; honest ones can be among them"
+
+
+def _list(names: list[str]) -> str:
+    shown = ", ".join(names[:10])
+    return shown if len(names) <= 10 else f"{shown} and {len(names) - 10} more"

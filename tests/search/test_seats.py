@@ -1,0 +1,107 @@
+"""Seats: none for tables that hold only noise, none for suspects where asked; else nothing changes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fedwise as fw
+from fedwise.estimation import estimate
+from fedwise.owner.noise import add_simulated_noise
+from fedwise.owner.tables import count
+from fedwise.pool.attenuation import least_records
+from fedwise.pool.pool import Pool
+from fedwise.search.constraints import Constraints
+from fedwise.search.seats import empty_clients, seat
+
+SCHEMA = fw.Schema.parse(
+    '[columns.A]\nrole = "feature"\nlevels = [0, 1, 2]\n[columns.B]\nrole = "feature"\nlevels = [0, 1]\n'
+    '[columns.S]\nrole = "sensitive"\nlevels = [0, 1]\n[columns.T]\nrole = "target"\nlevels = [0, 1]\n'
+)
+PLAN = fw.plan(SCHEMA, 1.0)
+EMPTY, SPOILT = ("c04", "c09"), "c02"
+
+
+def _codes(rows: int, rng: np.random.Generator, *, spoilt: bool = False) -> np.ndarray:
+    hidden = rng.standard_normal(rows)
+    cuts = ([-0.5, 0.5], [0.0], [0.0], [0.2])
+    codes = np.stack([np.digitize(hidden + rng.standard_normal(rows), cut) for cut in cuts]).astype(np.int16)
+    if spoilt:
+        codes[3] = rng.permutation(codes[3])
+    return codes
+
+
+def make_pool(plan: fw.Plan = PLAN, *, empty: tuple[str, ...] = EMPTY, spoilt: str = SPOILT) -> Pool:
+    rows, names = [], [f"c{i:02}" for i in range(14)]
+    for i, name in enumerate(names):
+        rng = np.random.default_rng([7, i])
+        codes = _codes(4 if name in empty else 9000, rng, spoilt=name == spoilt)
+        tables = count(codes, plan.layout)
+        rows.append(
+            np.asarray(add_simulated_noise(tables, plan.sigmas, rng)) if plan.private else tables.exact
+        )
+    return Pool(tuple(names), plan, np.stack(rows), simulated=plan.private)
+
+
+def test_tables_that_hold_only_noise_take_no_seat() -> None:
+    pool = make_pool(spoilt="")
+    assert empty_clients(pool) == list(EMPTY)
+    chosen = fw.select(pool, 3, method="exact")
+    assert not set(EMPTY) & set(chosen.clients)
+    said = "no seat for c04, c09: the tables hold no more than noise; include a client by name to seat it"
+    assert said in chosen.alerts
+    assert any(said in text for label, text in chosen.rows() if label == "alert")
+    assert chosen.constraints["exclude"] == list(EMPTY)
+    asked = fw.select(pool, 3, method="exact", include=["c04"])
+    assert "c04" in asked.clients
+    assert not any("c04" in alert for alert in asked.alerts)
+
+
+def test_a_size_that_needs_everybody_gets_everybody_and_says_so() -> None:
+    pool = make_pool(spoilt="")
+    chosen = fw.select(pool, 14)
+    assert set(EMPTY) < set(chosen.clients)
+    assert "the tables of c04, c09 hold no more than noise, but the size leaves no others" in chosen.alerts
+
+
+def test_pools_without_such_clients_are_searched_as_ever() -> None:
+    pool = make_pool(empty=(), spoilt="")
+    rules, notes = seat(Constraints(include=("c01",)), pool, 5)
+    assert rules == Constraints(include=("c01",))
+    assert notes == ()
+    chosen, plain = fw.select(pool, 4, seed=3), fw.select(estimate(pool), 4, seed=3)
+    assert (chosen.clients, chosen.loss) == (plain.clients, plain.loss)
+    assert chosen.constraints == {}
+
+
+def test_exact_pools_have_no_empty_clients() -> None:
+    assert empty_clients(make_pool(fw.plan(SCHEMA, float("inf")))) == []
+    assert (least_records(PLAN.layout, make_pool().sigmas) > 3).all()
+
+
+def test_suspects_always_and_doubtful_ones_while_enough_are_left() -> None:
+    pool = make_pool(empty=())
+    cards = fw.quality(pool)
+    suspects = {name for name, card in cards.items() if card.suspect}
+    assert suspects == {SPOILT}
+    doubtful = {name for name, card in cards.items() if card.doubtful}
+    rules, (note,) = seat(Constraints(exclude_suspect=True), pool, 5)
+    assert set(rules.exclude) == doubtful
+    assert not rules.exclude_suspect
+    assert note.startswith(f"quality: left out 1 suspect ({SPOILT})")
+    rules, _ = seat(Constraints(exclude_suspect=True), pool, 13)
+    assert rules.exclude == (SPOILT,)
+    with pytest.raises(fw.FedwiseError, match=f"client '{SPOILT}' must be included but is a suspect"):
+        seat(Constraints(exclude_suspect=True, include=(SPOILT,)), pool, 3)
+    clean = make_pool(fw.plan(SCHEMA, 50.0), empty=(), spoilt="")
+    if not any(card.doubtful for card in fw.quality(clean).values()):
+        assert seat(Constraints(exclude_suspect=True), clean, 3)[1] == (
+            "quality: none of 14 clients is suspect or doubtful",
+        )
+
+
+def test_the_size_of_a_federation_is_shown() -> None:
+    pool = make_pool(empty=(), spoilt="")
+    chosen = fw.select(pool, 3)
+    assert chosen.records == pytest.approx(27_000, rel=0.02)
+    assert ("records", f"about {chosen.records:,.0f}") in chosen.rows()
