@@ -211,26 +211,18 @@ def quality(pool: Pool) -> dict[str, Card]:
 def _facts(shares: Shares, schema: Schema) -> list[list[Entry]]:
     """For each client, how far its population is off, and its size against the noise."""
     value, unsure, z, details = shifts(shares, schema)
-    return [
-        [
-            Entry(
-                "shifted",
-                "",
-                float(value[i]),
-                float(unsure[i]),
-                float(z[i]),
-                1.0,
-                1.0,
-                False,
-                "differences",
-                names,
-            ),
-            Entry(
-                "size", "", float(size), shares.total_error, float(size / deviation), 1.0, 1.0, False, "noise"
-            ),
-        ]
-        for i, (size, names) in enumerate(zip(shares.sizes, details, strict=True))
-    ]
+    sizes, errors = shares.sizes.tolist(), shares.total_errors.tolist()
+    found = []
+    for i, names in enumerate(details):
+        shift, unsure_by = float(value[i]), float(unsure[i])
+        against = sizes[i] / errors[i] if errors[i] else sizes[i]
+        found.append(
+            [
+                Entry("shifted", "", shift, unsure_by, float(z[i]), 1.0, 1.0, False, "differences", names),
+                Entry("size", "", sizes[i], errors[i], against, 1.0, 1.0, False, "noise"),
+            ]
+        )
+    return found
 
 
 def holm(p: npt.NDArray[np.float64], level: float) -> npt.NDArray[np.bool_]:

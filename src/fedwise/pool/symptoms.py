@@ -27,7 +27,7 @@ Floats = npt.NDArray[np.float64]
 #: pools (docs/theory/quality.md). One feature alone is often peculiar to a place: birthplace in Puerto Rico.
 FREEDOM = {
     "label_noise": 30.0,
-    "label_bias": 30.0,
+    "label_bias": 12.0,
     "feature_noise": 8.0,
     "one_feature": 4.0,
     "repeated": 12.0,
