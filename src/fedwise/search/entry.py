@@ -97,8 +97,11 @@ def select(
     began = time.perf_counter()
     asked = Constraints.of(constraints, **_rules(more))
     pool = _for_task(pool, more.get("task"))
-    smallest, near = more.get("smallest"), more.get("representative")
-    alternatives = more.get("alternatives", 5)
+    smallest, near, alternatives = (
+        more.get("smallest"),
+        more.get("representative"),
+        more.get("alternatives", 5),
+    )
     _check(k, evidence, alternatives, seed, threads, smallest, near, objective)
     estimates = estimates_of(pool, estimator)
     count, weights = len(estimates.clients), weights_of(pool, weights)
@@ -106,8 +109,7 @@ def select(
     rules, notes = seat(asked, pool, max(sizes))
     feasible = feasible_sizes(rules, estimates, sizes)
     problem = Problem.of(estimates, objective or usual_objective(estimates, weights, near))
-    source = pool if isinstance(pool, Pool) else None
-    inquiry = Inquiry(problem, estimates, source, weights, evidence, alternatives, seed)
+    inquiry = Inquiry(problem, estimates, released(pool), weights, evidence, alternatives, seed)
     with Control(threads=threads, progress=progress) as control:
 
         def work() -> Selection:
@@ -117,10 +119,9 @@ def select(
             return inquiry.describe(_choose(found, smallest, near), found, control)
 
         chosen = control.run(work)
-    given = rules.given() | {"exclude_suspect": True} if asked.exclude_suspect else rules.given()
-    return msgspec.structs.replace(
-        chosen, constraints=given, alerts=(*chosen.alerts, *notes), seconds=time.perf_counter() - began
-    )
+    given = rules.given() | ({"exclude_suspect": True} if asked.exclude_suspect else {})
+    alerts, seconds = (*chosen.alerts, *notes), time.perf_counter() - began
+    return msgspec.structs.replace(chosen, constraints=given, alerts=alerts, seconds=seconds)
 
 
 def _rules(more: More) -> Rules:
@@ -158,6 +159,11 @@ def _check(
             raise FedwiseError(f"{name} must be a finite tolerance of at least 0, got {value}")
     if representative is not None and (smallest is not None or objective is not None):
         raise FedwiseError("representative must stand alone; drop smallest and objective")
+
+
+def released(pool: Pool | Estimates) -> Pool | None:
+    """The pool of releases, where there is one."""
+    return pool if isinstance(pool, Pool) else None
 
 
 def estimates_of(pool: Pool | Estimates, estimator: str) -> Estimates:
