@@ -111,17 +111,22 @@ def select(
     problem = Problem.of(estimates, objective or usual_objective(estimates, weights, near))
     inquiry = Inquiry(problem, estimates, released(pool), weights, evidence, alternatives, seed)
     with Control(threads=threads, progress=progress) as control:
-
-        def work() -> Selection:
-            found = search_sizes(problem, feasible, method, seed, control, enough=near)
-            if near is not None and not control.stopped():
-                _check_near(found, near)
-            return inquiry.describe(_choose(found, smallest, near), found, control)
-
-        chosen = control.run(work)
+        chosen = control.run(
+            lambda: _search(problem, feasible, method, inquiry, control, smallest=smallest, near=near)
+        )
     given = rules.given() | ({"exclude_suspect": True} if asked.exclude_suspect else {})
     alerts, seconds = (*chosen.alerts, *notes), time.perf_counter() - began
     return msgspec.structs.replace(chosen, constraints=given, alerts=alerts, seconds=seconds)
+
+
+def _search(
+    problem: Problem, feasible: dict[int, Limits], method: Method | str, inquiry: Inquiry, control: Control, *,
+    smallest: float | None, near: float | None,
+) -> Selection:  # fmt: skip
+    found = search_sizes(problem, feasible, method, inquiry.seed, control, enough=near)
+    if near is not None and not control.stopped():
+        _check_near(found, near)
+    return inquiry.describe(_choose(found, smallest, near), found, control)
 
 
 def _rules(more: More) -> Rules:
