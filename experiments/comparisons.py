@@ -98,6 +98,8 @@ class Evidence:
     _grids: dict[tuple[str, str, str], tuple[list[int], list[str], Floats]] = field(
         default_factory=dict, repr=False, compare=False
     )
+    _kinds: dict[str, pl.DataFrame] = field(default_factory=dict, repr=False, compare=False)
+    _tasks: dict[tuple[str, str], pl.DataFrame] = field(default_factory=dict, repr=False, compare=False)
     _members: dict[tuple[str, str], npt.NDArray[np.bool_] | None] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -118,8 +120,15 @@ class Evidence:
 
     def of_kind(self, kind: str) -> pl.DataFrame:
         """Rows of one kind; models of all clients have a size of their own."""
-        here = self.table.filter((pl.col("model") == self.model) & (pl.col("kind") == kind))
-        return here if kind.startswith("all") else here.filter(pl.col("k") == self.k)
+        if kind not in self._kinds:
+            here = self.table.filter((pl.col("model") == self.model) & (pl.col("kind") == kind))
+            self._kinds[kind] = here if kind.startswith("all") else here.filter(pl.col("k") == self.k)
+        return self._kinds[kind]
+
+    def _of_task(self, task: str, kind: str) -> pl.DataFrame:
+        if (task, kind) not in self._tasks:
+            self._tasks[task, kind] = self.of_kind(kind).filter(pl.col("task") == task)
+        return self._tasks[task, kind]
 
     def grid(self, task: str, kind: str, metric: str) -> tuple[list[int], list[str], Floats]:
         """Splits, columns (draws or federations) and values of one kind, where every column has every split.
@@ -133,7 +142,7 @@ class Evidence:
 
     def _grid(self, task: str, kind: str, metric: str) -> tuple[list[int], list[str], Floats]:
         by = "federation" if kind in ("random", "row_matched") else "draw"
-        here = self.of_kind(kind).filter((pl.col("task") == task) & pl.col(metric).is_not_null())
+        here = self._of_task(task, kind).filter(pl.col(metric).is_not_null())
         if here.is_empty():
             return [], [], np.empty((0, 0))
         counts = here.group_by("split").len().sort("split")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -64,13 +65,13 @@ def gap(
     if other.shape[0] != splits:
         raise ValueError(f"other must have {splits} splits, got {other.shape[0]}")
     value = float(chosen.mean() - other.mean())
-    rng = np.random.default_rng(seed)
-    by_split = _counts(rng, replicates, splits)
-    of_chosen = (by_split @ chosen * _counts(rng, replicates, draws)).sum(axis=1)
+    clients = None if members is None else members.shape[1]
+    by_split, by_draw, by_other = _weights(seed, replicates, splits, draws, federations, clients)
+    of_chosen = (by_split @ chosen * by_draw).sum(axis=1)
     if members is None:
-        of_other = (by_split @ other * _counts(rng, replicates, federations)).sum(axis=1)
+        of_other = (by_split @ other * by_other).sum(axis=1)
     else:
-        moves = rng.exponential(size=(replicates, members.shape[1])) - 1
+        moves = by_other
         of_other = by_split @ other.mean(axis=1)
         # To first order in the weights: the weights themselves may sum to nearly nothing.
         centred = other - other.mean(axis=1, keepdims=True)
@@ -85,6 +86,18 @@ def gap(
         return Interval(value, math.nan, math.nan)
     reach = float(t.ppf(0.975, freedom)) * math.sqrt(whole)
     return Interval(value, value - reach, value + reach)
+
+
+@lru_cache(maxsize=64)
+def _weights(
+    seed: int, replicates: int, splits: int, draws: int, federations: int, clients: int | None
+) -> tuple[Floats, Floats, Floats]:
+    """Weights of splits, draws, and federations or clients in every replicate; the arguments decide them."""
+    rng = np.random.default_rng(seed)
+    by_split, by_draw = _counts(rng, replicates, splits), _counts(rng, replicates, draws)
+    if clients is None:
+        return by_split, by_draw, _counts(rng, replicates, federations)
+    return by_split, by_draw, rng.exponential(size=(replicates, clients)) - 1
 
 
 def _freedom(whole: float, split: float, few: int, many: int) -> float:
