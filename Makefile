@@ -12,7 +12,7 @@ WORKERS ?= 3
 ORDER  := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 RUNS   ?= 20
 
-.PHONY: demo test check lint types unit docs dist stable bench soak coverage minimum audit quick clean
+.PHONY: demo test check lint types unit slow docs dist stable bench soak coverage minimum audit quick clean
 
 demo: $(VENV)/.demo
 	$(BIN)/fedwise demo
@@ -27,11 +27,15 @@ types: $(VENV)/.test
 	$(BIN)/mypy
 
 # Workers share the cores already; more threads in each only wait for one another.
-unit stable: export OMP_NUM_THREADS = 1
-unit stable: export OPENBLAS_NUM_THREADS = 1
+unit slow stable: export OMP_NUM_THREADS = 1
+unit slow stable: export OPENBLAS_NUM_THREADS = 1
 
 unit: $(VENV)/.test
-	$(BIN)/pytest $(ORDER)
+	$(BIN)/pytest $(ORDER) -m "not soak and not slow"
+
+# Tests that start nodes and browsers, attack many releases, or repeat a whole evaluation. CI runs them after `make test`.
+slow: $(VENV)/.test
+	$(BIN)/pytest $(ORDER) -m "slow and not soak"
 
 # The documentation site, in build/site; a broken link or a page that is not in the navigation is an error.
 docs: export NO_MKDOCS_2_WARNING = 1

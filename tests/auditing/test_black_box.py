@@ -23,6 +23,8 @@ from auditing.examination import Sample, chi_square, correlation_p, examine
 from fedwise.owner.noise import NoisyCounts, add_noise
 from fedwise.owner.tables import Tables
 
+pytestmark = pytest.mark.slow
+
 ALL = """
 [columns.A]
 role = "feature"

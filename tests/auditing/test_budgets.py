@@ -16,6 +16,8 @@ from fedwise.cli.audit import audit
 from fedwise.errors import CheckFailed, FedwiseError, PlanError
 from fedwise.owner.noise import add_noise
 
+pytestmark = pytest.mark.slow
+
 #: An honest release fails by chance with probability 1e-8 at most.
 SURE = 1 - 1e-8
 APP = typer.Typer()

@@ -22,6 +22,8 @@ from fedwise.owner.noise import NoisyCounts, add_noise
 from fedwise.owner.release import Release, release
 from fedwise.owner.tables import Tables
 
+pytestmark = pytest.mark.slow
+
 SURE = 1 - 1e-8
 MODULE = sys.modules["fedwise.owner.release"]
 

@@ -11,7 +11,7 @@ import fedwise as fw
 from browser.browser_kit import federation, slide
 from fedwise.explore import Explorer
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 def test_fifty_clients_answer_within_300_ms(tab: Any, fifty: fw.Pool, record_property: Any) -> None:

@@ -15,6 +15,8 @@ from fedwise.data import synthetic
 pytest.importorskip("safetensors", reason="needs the train extra")
 pytest.importorskip("altair", reason="needs the explore extra")
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("AK", "DE", "ND", "VT", "WY")
 SMALL = ("demo", "-o", "story", "-k", "2", "--scale", "0.05", "--rounds", "1")
 

@@ -14,6 +14,8 @@ import pytest
 
 from conftest import SMALL, make_people
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 #: Every module that only an extra brings.
 EXTRAS = (

@@ -23,6 +23,8 @@ from fedwise.training.simulate import Config, simulate
 
 pytest.importorskip("safetensors", reason="needs the train extra")
 
+pytestmark = pytest.mark.slow
+
 TINY = evidence.Scale(
     splits=1, k=2, random=4, matched=2, draws=1, rounds=2, mean_rows=150, test_rows=600, forecast_steps=40, states=8
 )  # fmt: skip

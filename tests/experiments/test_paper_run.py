@@ -21,6 +21,8 @@ import fedwise.training.cached as cached
 pytest.importorskip("safetensors", reason="needs the train extra")
 pytest.importorskip("vl_convert", reason="needs the explore extra")
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

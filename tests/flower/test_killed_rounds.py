@@ -6,8 +6,12 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 import fedwise as fw
 from flower.kit import make_node
+
+pytestmark = pytest.mark.slow
 
 #: Where a node is killed (before or after a step of the round), and the rounds its ledger must then hold.
 POINTS = {

@@ -29,6 +29,8 @@ from fedwise.owner.release import check_client
 from fuzz import campaign
 from fuzz.readers import POLICY, READERS, plans
 
+pytestmark = pytest.mark.slow
+
 #: A million inputs, most of them where most code is.
 SOAK = {
     "schema": 250_000,

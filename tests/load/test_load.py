@@ -18,6 +18,8 @@ import pytest
 import fedwise as fw
 from conftest import make_people
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def load() -> Iterator[ModuleType]:

@@ -18,6 +18,8 @@ from owner import leak_walk
 from owner.guild import write_inputs
 from owner.leak_walk import Secrets, Watch
 
+pytestmark = pytest.mark.slow
+
 #: What people type, and the exit code. ``{n}`` is a fresh number, so that outputs do not collide.
 COMMANDS: tuple[tuple[str, int], ...] = (
     ("release plan.json rows.parquet -c ash -o a.json --budget 1.6", 0),

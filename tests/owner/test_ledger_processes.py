@@ -15,6 +15,8 @@ from conftest import SMALL
 from fedwise.owner.ledger import Ledger
 from fedwise.privacy.scales import gaussian_epsilon, gaussian_mu
 
+pytestmark = pytest.mark.slow
+
 
 def run(script: str, *arguments: object) -> dict[str, object]:
     """Run a script in a process of its own: it forks, which a test process with threads must not."""

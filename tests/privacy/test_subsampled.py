@@ -13,6 +13,8 @@ from fedwise.errors import PlanError
 from fedwise.privacy.scales import gaussian_delta, gaussian_epsilon
 from fedwise.privacy.subsampled import STEP, Steps, compose, epsilon, scale_noise
 
+pytestmark = pytest.mark.slow
+
 #: noise, rate, steps, μ of a release beside them
 GRID = [
     (1.1, 0.05, 100, 0.0),
