@@ -49,6 +49,9 @@ MAX_WORK = 1.5e7
 #: Name of the column of one level that a plan adds to a schema of targets alone.
 LABEL_ALONE = "all records"
 
+#: More editions than any data set has.
+MAX_EDITION = 1_000_000
+
 Infinite = Literal["inf"]
 Calibration = Literal["tight", "rdp"]
 
@@ -77,6 +80,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, k
     allocation: Allocation
     weights: Weights
     tables: tuple[Request, ...]
+    edition: int | msgspec.UnsetType = msgspec.UNSET
     digest: str = ""
 
     @property
@@ -93,6 +97,24 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, k
     def private(self) -> bool:
         """Whether the releases of this plan carry noise."""
         return not math.isinf(self.epsilon)
+
+    @property
+    def number(self) -> int:
+        """Edition of the question: 1, or more where the same tables are asked again for data that changed."""
+        return 1 if isinstance(self.edition, msgspec.UnsetType) else self.edition
+
+    @cached_property
+    def question(self) -> str:
+        """Digest of what is asked, the same for all editions."""
+        return self.digest if self.number == 1 else self.at_edition(1).digest
+
+    def at_edition(self, number: int) -> Plan:
+        """The same question in another edition, to refresh releases of data that changed."""
+        if isinstance(number, bool) or not 1 <= number <= MAX_EDITION:
+            raise PlanError(f"edition must be between 1 and {MAX_EDITION}, got {number}")
+        edition = msgspec.UNSET if number == 1 else number
+        body = msgspec.structs.replace(self, edition=edition, digest="")
+        return msgspec.structs.replace(body, digest=body.compute_digest())
 
     @cached_property
     def layout(self) -> Layout:
@@ -117,6 +139,10 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, k
             )
         if self.schema.digest != self.schema_digest:
             raise PlanError(f"{where} does not match the digest of its schema; ask for a new copy")
+        if self.edition is not msgspec.UNSET and not 2 <= self.number <= MAX_EDITION:
+            raise PlanError(
+                f"{where} must have an edition between 2 and {MAX_EDITION}, or none; ask for a new copy"
+            )
         check_promise(self.epsilon, self.delta)
         known = dict(zip(self.schema.names, self.schema.sizes, strict=True))
         seen: set[frozenset[str]] = set()
@@ -283,6 +309,7 @@ def plan(
     weights: Weights | None = None,
     calibration: Calibration | str = "tight",
     allocation: Allocation | str = "weighted",
+    edition: int = 1,
 ) -> Plan:
     """Ask for exactly the tables the objective uses, under one promise for all of them together.
 
@@ -298,6 +325,8 @@ def plan(
         ``tight`` (analytic Gaussian) or ``rdp`` (the paper's closed form).
     allocation
         ``weighted`` precision by weight and size of a table, or ``uniform``.
+    edition
+        1, or more to ask the same tables again of clients whose data changed.
 
     Raises
     ------
@@ -334,4 +363,4 @@ def plan(
             for (x, y), shape, sigma in zip(layout.pairs, layout.shapes, sigmas, strict=True)
         ),
     )
-    return msgspec.structs.replace(unsigned, digest=unsigned.compute_digest())
+    return unsigned.at_edition(edition)

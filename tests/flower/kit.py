@@ -1,4 +1,4 @@
-"""What the Flower tests share: nodes with data, schema and policy on disk, a spy on the Grid, a stand-in choice."""
+"""What the Flower tests share: nodes in this process, a spy on the Grid, a stand-in choice."""
 
 from __future__ import annotations
 
@@ -7,42 +7,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import polars as pl
 from flwr.app import Message
 from flwr.clientapp import ClientApp
 
-from conftest import SMALL, make_people
 from fedwise.flower import InProcessGrid, release_app
 from fedwise.flower.grid import GridView
 from fedwise.pool.pool import Pool
-
-NAMES = ("ash", "birch", "cedar", "date", "elm")
-
-
-def make_node(
-    root: Path, name: str, *, rows: int = 400, seed: int = 0, frame: pl.DataFrame | None = None, **policy: Any
-) -> dict[str, Any]:
-    """One owner's directory: rows, schema, policy. Returns the node's configuration."""
-    home = root / name
-    home.mkdir(parents=True)
-    (make_people(rows, seed) if frame is None else frame).write_parquet(home / "rows.parquet")
-    (home / "schema.toml").write_text(SMALL)
-    fields = {
-        "client": name,
-        "schema": "schema.toml",
-        "data": "rows.parquet",
-        "max_epsilon": 1.0,
-        "ledger": "budget.db",
-    }
-    fields |= policy
-    text = "".join(f"{key} = {_toml(value)}\n" for key, value in fields.items() if value is not None)
-    (home / "policy.toml").write_text(text)
-    return {"policy": str(home / "policy.toml")}
-
-
-def make_nodes(root: Path, names: Sequence[str] = NAMES, **policy: Any) -> list[dict[str, Any]]:
-    """Several owners with different rows."""
-    return [make_node(root, name, rows=300 + 100 * i, seed=i, **policy) for i, name in enumerate(names)]
+from owners import NAMES as NAMES
+from owners import make_node as make_node
+from owners import make_nodes as make_nodes
 
 
 def make_grid(
@@ -83,13 +56,3 @@ class SpyGrid(GridView):
         replies = list(self.grid.send_and_receive(found, timeout=timeout))
         self.received += replies
         return replies
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        return f'"{value}"'
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_toml(item) for item in value) + "]"
-    return repr(value)

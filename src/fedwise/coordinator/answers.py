@@ -36,6 +36,8 @@ class Sorted(NamedTuple):
 
     releases: dict[Node, Release]
     absent: list[Absence]
+    #: Clients whose release is of older data than their owner has now: version of the release, version now.
+    stale: dict[str, tuple[int | None, int]]
 
 
 def sort_answers(
@@ -54,14 +56,15 @@ def sort_answers(
     replies
         The replies that came, by node.
     plan
-        The plan that was asked; a release must answer exactly this one.
+        The plan that was asked; a release must answer exactly this one, or an earlier edition of it.
     accept_flagged
         Keep releases that fail the screen.
     """
     releases: dict[Node, Release] = {}
     absent: list[Absence] = []
+    current: dict[Node, int] = {}
     for node in sorted(asked, key=order):
-        found = _read(node, replies.get(node), plan)
+        found = _read(node, replies.get(node), plan, current)
         if isinstance(found, Absence):
             absent.append(found)
         else:
@@ -69,10 +72,18 @@ def sort_answers(
     absent += _drop_doubles(releases)
     if releases and not accept_flagged:
         absent += _drop_flagged(releases, plan)
-    return Sorted(releases, sorted(absent, key=lambda absence: order(absence.node)))
+    stale = {
+        releases[node].client: (releases[node].version, now)
+        for node, now in current.items()
+        if node in releases and (releases[node].version is None or (releases[node].version or 0) < now)
+    }
+    return Sorted(releases, sorted(absent, key=lambda absence: order(absence.node)), stale)
 
 
-def _read(node: Node, reply: bytes | Failure | None, plan: Plan) -> Release | Absence:
+def _read(
+    node: Node, reply: bytes | Failure | None, plan: Plan, current: dict[Node, int]
+) -> Release | Absence:
+    """A node's release, or why there is none; the version of its data now is noted in `current`."""
     if reply is None:
         return Absence(node, None, "silent", "no answer in time")
     if isinstance(reply, Failure):
@@ -89,8 +100,11 @@ def _read(node: Node, reply: bytes | Failure | None, plan: Plan) -> Release | Ab
         return Absence(node, None, "version", "its release cannot be read by this version of fedwise")
     except Exception:
         return Absence(node, None, "invalid", "its release does not hold together")
-    if found.plan_digest != plan.digest:
+    # A node whose data did not change answers a later edition with the release it has.
+    if found.plan.question != plan.question or found.plan.number > plan.number:
         return Absence(node, found.client, "invalid", "its release answers another plan")
+    if answer.data_version is not None:
+        current[node] = answer.data_version
     return found
 
 

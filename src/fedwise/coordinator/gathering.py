@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +23,8 @@ class Gathered(NamedTuple):
     nodes: dict[str, Node]
     absent: tuple[Absence, ...]
     releases: tuple[Release, ...]
+    #: Clients whose release is of older data than their owner has now: version of the release, version now.
+    stale: dict[str, tuple[int | None, int]]
 
 
 def gather(
@@ -59,12 +61,13 @@ def gather(
 def keep_releases(releases: Sequence[Release], folder: str | Path) -> None:
     """Write the releases a coordinator holds to a folder that `fedwise select` reads."""
     for found in releases:
-        found.save(Path(folder) / f"{found.client}{SUFFIX}", force=True)
+        edition = "" if found.plan.number == 1 else f".edition-{found.plan.number}"
+        found.save(Path(folder) / f"{found.client}{edition}{SUFFIX}", force=True)
 
 
 def pooled(found: Sorted, *, least: int, accept_flagged: bool, log: logging.Logger) -> Gathered:
     """The pool of sorted answers; who is missing is logged, or the reason to stop."""
-    releases, absent = found
+    releases, absent, stale = found
     for absence in absent:
         log.warning("fedwise: not in the pool: %s", absence)
     asked = len(releases) + len(absent)
@@ -79,5 +82,17 @@ def pooled(found: Sorted, *, least: int, accept_flagged: bool, log: logging.Logg
     pool = Pool.of([release for _, release in ordered], accept_flagged=accept_flagged)
     if pool.label != "private":
         log.warning("fedwise: the releases are %s", pool.label)
+    warn_stale(stale, log)
     nodes = {release.client: node for node, release in ordered}
-    return Gathered(pool, nodes, tuple(absent), tuple(release for _, release in ordered))
+    return Gathered(pool, nodes, tuple(absent), tuple(release for _, release in ordered), stale)
+
+
+def warn_stale(stale: Mapping[str, tuple[int | None, int]], log: logging.Logger) -> None:
+    """A line of the log for each client whose data changed since its release."""
+    for client, (then, now) in sorted(stale.items()):
+        made = "data without a version" if then is None else f"version {then} of its data"
+        log.warning(
+            "fedwise: the release of %s is of %s, its owner has version %d now; ask the next edition of the plan "
+            "to refresh it (federation.refresh())",
+            client, made, now,
+        )  # fmt: skip

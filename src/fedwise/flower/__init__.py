@@ -8,11 +8,16 @@ loads when one of its names is first used, so that a node does not load what onl
 
 from __future__ import annotations
 
+import importlib
+import importlib.metadata
 from typing import Any
 
 import lazy_loader
 
-from ..errors import MissingExtra
+from ..errors import FedwiseError, MissingExtra
+
+#: The oldest version of flwr that was tested; tools/flower_versions.py runs both ends of the range.
+OLDEST = "1.38"
 
 _load, _, _names = lazy_loader.attach_stub(__name__, __file__)
 __all__ = sorted([*_names, "Policy"])
@@ -25,10 +30,22 @@ def __getattr__(name: str) -> Any:
         return Policy
     try:
         return _load(name)
-    except ModuleNotFoundError as cause:
+    except ImportError as cause:
         if (cause.name or "").split(".")[0] == "flwr":
-            raise MissingExtra("Flower integration", "flower") from None
+            raise _unusable() from None
         raise
+
+
+def _unusable() -> Exception:
+    """Flower is missing, or there in a version that this cannot use."""
+    try:
+        importlib.import_module("flwr")
+        found = importlib.metadata.version("flwr")
+    except ImportError:
+        return MissingExtra("Flower integration", "flower")
+    return FedwiseError(
+        f"Flower integration must have flwr {OLDEST} or newer, got {found}; run: pip install 'fedwise[flower]'"
+    )
 
 
 def __dir__() -> list[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +15,22 @@ from ..errors import FedwiseError
 from ..owner.policy import Policy
 from ..owner.replies import records, reply_to
 from ..schema.frame import FrameLike
+from ..schema.schema import Schema
 from . import wire
-from .guard import Guard, Handler, find_policy, guard
+from .guard import STATE, Guard, Handler, find_policies, guard
+from .places import beside
+from .simulation import simulation_policy
 
 _LOG = logging.getLogger("flwr")
-#: Key of the record in ``context.state`` that holds what this run's release said.
-STATE = "fedwise.release"
 #: Rows, a path, or a function of the node's context that gives either.
 DataSource = FrameLike | Callable[[Context], FrameLike]
 #: A policy, the path of one, or a function of the node's context that gives either.
 PolicySource = str | Path | Policy | Callable[[Context], "str | Path | Policy"]
 
 
-def release_app(app: ClientApp | None = None, *, data: Any = None, policy: Any = "policy.toml") -> ClientApp:
+def release_app(
+    app: ClientApp | None = None, *, data: Any = None, policy: Any = None, schema: Any = None
+) -> ClientApp:
     """Teach a ClientApp to answer plans.
 
     Parameters
@@ -38,8 +42,12 @@ def release_app(app: ClientApp | None = None, *, data: Any = None, policy: Any =
         The rows: anything `fedwise.release` accepts, or a function of the node's `Context`. A path in
         ``--node-config 'data="people.parquet"'`` goes first, then the policy's: the owner decides.
     policy
-        The owner's policy file, a `Policy`, or a function of the node's `Context`. A path in
-        ``--node-config 'policy="policy.toml"'`` goes first: the node's owner decides, not the app.
+        The owner's policy file, a folder of them, a `Policy`, or a function of the node's `Context`. Default:
+        ``policy.toml`` in the directory the node was started in. What ``--node-config 'policy="…"'`` names goes
+        first: the node's owner decides, not the app.
+    schema
+        For simulations: a schema, or its file beside the app's module. Every partition is then a client of its
+        own whose releases carry seeded noise and say *simulated*. Deployed nodes ignore it.
 
     Returns
     -------
@@ -48,19 +56,21 @@ def release_app(app: ClientApp | None = None, *, data: Any = None, policy: Any =
         the policy allows: also with handlers of its own.
     """
     app = ClientApp() if app is None else app
-    app.query(wire.ACTION)(Releaser(data, policy))
-    guard(app, policy=policy).releases = True
+    source = _source(policy, schema, sys._getframe(1).f_globals)
+    app.query(wire.ACTION)(Releaser(data, source))
+    guard(app, policy=source).releases = True
     return app
 
 
 def release_mod(
-    *, data: Any = None, policy: Any = "policy.toml"
+    *, data: Any = None, policy: Any = None, schema: Any = None
 ) -> Callable[[Message, Context, Handler], Message]:
     """The same as a Flower mod, for apps built from a ``client_fn``: ``ClientApp(client_fn, mods=[…])``.
 
     Put it first: it answers plans, and lets other messages pass as the policy allows.
     """
-    releaser, guarded = Releaser(data, policy), Guard(policy)
+    source = _source(policy, schema, sys._getframe(1).f_globals)
+    releaser, guarded = Releaser(data, source), Guard(source)
 
     def mod(message: Message, context: Context, call_next: Handler) -> Message:
         if message.metadata.message_type == wire.MESSAGE_TYPE:
@@ -68,6 +78,17 @@ def release_mod(
         return guarded(message, context, call_next)
 
     return mod
+
+
+def _source(policy: Any, schema: Any, caller: Mapping[str, Any]) -> Any:
+    """Where the app says the policy is."""
+    if policy is not None and schema is not None:
+        raise FedwiseError("release_app takes a policy or a schema for simulations, not both; drop one")
+    if schema is None:
+        return "policy.toml" if policy is None else policy
+    return simulation_policy(
+        schema if isinstance(schema, Schema) else beside(schema, caller), otherwise="policy.toml"
+    )
 
 
 class Releaser:
@@ -81,13 +102,18 @@ class Releaser:
         """A release, or a refusal from a fixed list."""
         made = reply_to(
             wire.unwrap(message),
-            lambda plan: find_policy(self.policy, context),
+            lambda plan: find_policies(self.policy, context).for_plan(plan),
             lambda policy: find_data(self.data, policy, context),
             log=_LOG,
         )
         if made.release is not None:
+            terms = find_policies(self.policy, context)
             context.state[STATE] = ConfigRecord(
-                {"plan": made.release.plan_digest, "records": records(made.release)}
+                {
+                    "plan": made.release.plan_digest,
+                    "records": records(made.release),
+                    "policy": terms.name_like(made.policy),
+                }
             )
         return Message(wire.carry(made.content), reply_to=message)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from flwr.app import Message, RecordDict
@@ -92,26 +92,54 @@ class FederationGrid(GridView):
     grid
         Flower's Grid.
     nodes
-        Node id of each chosen client.
+        Node id of each chosen client, or the node ids alone. May change between rounds: see `change`.
     grace
         Seconds to wait for stragglers after the last reply, once half have answered. Default: the timeout
         the strategy gives.
     patience
         Seconds without at least two chosen nodes online (or one, of a federation of one) before giving up.
         Flower's strategies wait for nodes without end.
+    skip_after
+        Leave a node out after it has not delivered in this many training rounds in a row, so that nobody waits for
+        it; it is asked again when it has been away and is back. Default: it is asked in every round.
+    weights
+        Weight of each client in the average, in place of the ``num-examples`` it reports. Default: as reported.
     """
 
     def __init__(
-        self, grid: Grid, nodes: Mapping[str, int], *, grace: float | None = None, patience: float = 600.0
+        self,
+        grid: Grid,
+        nodes: Mapping[str, int] | Iterable[int],
+        *,
+        grace: float | None = None,
+        patience: float = 600.0,
+        skip_after: int | None = None,
+        weights: Mapping[str, float] | None = None,
     ) -> None:
-        if not nodes:
-            raise FedwiseError("federation must hold at least one node, got none")
         super().__init__(grid)
-        self.nodes = dict(sorted(nodes.items()))
-        self.names = {node: client for client, node in self.nodes.items()}
         self.missing: list[Missing] = []
         self.grace, self.patience = grace, patience
+        self.skip_after, self.weights = skip_after, dict(weights or {})
+        #: Called after every round of training with the clients that did not deliver, and why.
+        self.on_round: Callable[[Mapping[str, str]], None] | None = None
         self._lonely_since: float | None = None
+        self._strikes: dict[str, int] = {}
+        self.nodes: dict[str, int] = {}
+        self.names: dict[int, str] = {}
+        self.change(nodes)
+        unknown = sorted(set(self.weights) - set(self.nodes))
+        if unknown:
+            raise FedwiseError(f"weights must name chosen clients, got '{unknown[0]}'")
+
+    def change(self, nodes: Mapping[str, int] | Iterable[int]) -> None:
+        """Choose other nodes, from the next message on."""
+        if not isinstance(nodes, Mapping):
+            nodes = {str(node): node for node in nodes}
+        if not nodes:
+            raise FedwiseError("federation must hold at least one node, got none")
+        self.nodes = dict(sorted(nodes.items()))
+        self.names = {node: client for client, node in self.nodes.items()}
+        self._strikes = {client: count for client, count in self._strikes.items() if client in self.nodes}
 
     def get_node_ids(self) -> Iterable[int]:
         """The chosen nodes that are online, in the order of their clients' names.
@@ -122,7 +150,10 @@ class FederationGrid(GridView):
             Hardly any chosen node was online for `patience` seconds.
         """
         online = set(self.grid.get_node_ids())
-        found = [node for node in self.nodes.values() if node in online]
+        for client, node in self.nodes.items():
+            if node not in online:
+                self._strikes.pop(client, None)  # when it is back, it is asked again
+        found = [node for client, node in self.nodes.items() if node in online and not self._skipped(client)]
         if len(found) >= min(2, len(self.nodes)):
             self._lonely_since = None
         else:
@@ -157,18 +188,45 @@ class FederationGrid(GridView):
         while not exchange.over(enough=(len(asked) + 1) // 2):
             exchange.sleep(_POLL)
             exchange.pull()
+        lost: dict[str, str] = {}
         for message in asked:
             reply = exchange.replies.get(message.metadata.message_id)
             if reply is None:
-                self._note(message, "no answer in time")
+                self._note(message, "no answer in time", lost)
             elif reply.has_error():
-                self._note(message, ERRORS.get(reply.error.code, "unknown error"))
+                self._note(message, ERRORS.get(reply.error.code, "unknown error"), lost)
         order = {number: self.names[int(node)] for number, node in exchange.nodes.items()}
-        return [reply for _, reply in sorted(exchange.replies.items(), key=lambda item: order[item[0]])]
+        replies = [reply for _, reply in sorted(exchange.replies.items(), key=lambda item: order[item[0]])]
+        if asked[0].metadata.message_type.split(".")[0] == "train":
+            self._weigh(replies)
+            self._end_round(asked, lost)
+        return replies
 
-    def _note(self, message: Message, reason: str) -> None:
+    def _skipped(self, client: str) -> bool:
+        return self.skip_after is not None and self._strikes.get(client, 0) >= self.skip_after
+
+    def _weigh(self, replies: list[Message]) -> None:
+        for reply in replies:
+            weight = self.weights.get(self.names.get(reply.metadata.src_node_id, ""))
+            if weight is None or reply.has_error():
+                continue
+            for record in reply.content.metric_records.values():
+                if "num-examples" in record:
+                    record["num-examples"] = float(weight)
+
+    def _end_round(self, asked: list[Message], lost: Mapping[str, str]) -> None:
+        for message in asked:
+            client = self.names[message.metadata.dst_node_id]
+            self._strikes[client] = self._strikes.get(client, 0) + 1 if client in lost else 0
+            if client in lost and self._skipped(client):
+                _LOG.warning("fedwise: %s is left out until it has been away and is back", client)
+        if self.on_round is not None:
+            self.on_round(lost)
+
+    def _note(self, message: Message, reason: str, missing: dict[str, str]) -> None:
         lost = Missing(self.names[message.metadata.dst_node_id], message.metadata.message_type, reason)
         self.missing.append(lost)
+        missing[lost.client] = reason
         _LOG.warning("fedwise: %s is missing (%s): %s", lost.client, lost.message_type, lost.reason)
 
     def _checked(self, messages: Iterable[Message]) -> list[Message]:

@@ -12,6 +12,7 @@ from flwr.clientapp import ClientApp
 
 from ..errors import FedwiseError
 from ..owner.admission import Asked, admit
+from ..owner.policies import Policies
 from ..owner.policy import Declined, Policy, Refusal
 from ..owner.replies import describe
 from . import wire
@@ -23,6 +24,8 @@ _RAISED = 2
 #: Flower routes ``query.fedwise_loss`` to ``@app.query("fedwise_loss")``.
 LOSS_ACTION = "fedwise_loss"
 FAILED = Refusal.FAILED.sentence
+#: Key of the record in ``context.state`` that holds what this run's release said.
+STATE = "fedwise.release"
 #: Set while a message is handled that the guard of its app let pass: in the clear, or inside a masked sum.
 _ADMITTED: ContextVar[Literal["no", "open", "masked"]] = ContextVar("fedwise_admitted", default="no")
 
@@ -182,13 +185,25 @@ def refuse(message: Message, cause: Exception) -> Message:
     return Message(Error(code=_RAISED, reason=FAILED), reply_to=message)
 
 
-def find_policy(source: Any, context: Context) -> Policy:
-    """The owner's policy: the node's own configuration first, then the app's. Raises `Declined`."""
+def find_policies(source: Any, context: Context) -> Policies:
+    """The owner's policies: the node's own configuration first, then the app's. Raises `Declined`."""
     try:
         found = context.node_config.get("policy") or (source(context) if callable(source) else source)
         if found is None:
             raise FedwiseError("no policy file; name one with --node-config 'policy=\"policy.toml\"'")
-        return found if isinstance(found, Policy) else Policy.load(str(found))
+        if isinstance(found, Policies):
+            return found
+        return Policies([found]) if isinstance(found, Policy) else Policies.load(str(found))
     except Exception as cause:
         _LOG.error("fedwise: the policy cannot be used: %s", describe(cause))
         raise Declined(Refusal.POLICY) from None
+
+
+def find_policy(source: Any, context: Context) -> Policy:
+    """The one policy that holds for a message; of several, that of the plan answered last in this run.
+
+    Raises `Declined` where a node has several policies and answered no plan in this run.
+    """
+    found = find_policies(source, context)
+    said = context.state.config_records.get(STATE, {}) if len(found) > 1 else {}
+    return found.named(said.get("policy"))

@@ -16,6 +16,8 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
+from .simulation import in_process
+
 _SERVER = 1
 _RUN = 1
 _RAISED = 2
@@ -97,7 +99,8 @@ class InProcessGrid(Grid):  # type: ignore[misc]  # flwr is not typed for us
             # A copy both ways: on a wire nobody can change what the other side holds.
             received = copy.deepcopy(message)
             try:
-                reply = self.app(received, self.contexts[node])
+                with in_process():
+                    reply = self.app(received, self.contexts[node])
             except Exception as cause:
                 # What Flower does, leak included: tests of sanitised errors depend on it.
                 reply = Message(Error(code=_RAISED, reason=f"{type(cause)}:<'{cause}'>"), reply_to=received)

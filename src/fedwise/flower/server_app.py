@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result
 
 from ..coordinator.answers import Absence
 from ..coordinator.choice import Choice
 from ..coordinator.federation import Federation as _Federation
+from ..coordinator.federation import Turnover
 from ..coordinator.gathering import Gathered, gather
 from ..coordinator.inquiry import Waiting
+from ..errors import FedwiseError
 from ..planning import Plan
+from ..planning import plan as make_plan
+from ..schema.schema import Schema
 from ..search.selection import Selection
 from .channel import FlowerChannel
 from .grid import FederationGrid
+from .places import beside
+from .results import records_of
 
 __all__ = ["Absence", "Federation", "select_federation"]
 
 _LOG = logging.getLogger("flwr")
+#: Keywords of `select_federation` that only the release phase reads.
+_ASKING = {"poll": 1.0, "accept_flagged": False, "epsilon": 1.0, "delta": 1e-5}
 
 
 class Federation(_Federation):
@@ -30,22 +41,66 @@ class Federation(_Federation):
     Attributes
     ----------
     grid
-        Flower's Grid, limited to the chosen nodes.
+        Flower's Grid, limited to the chosen nodes. When members change, it changes with them.
     """
 
-    def __init__(self, grid: Grid, gathered: Gathered, choice: Choice, waiting: Waiting) -> None:
-        super().__init__(FlowerChannel(grid), gathered, choice, waiting)
-        chosen = {name: int(node) for name, node in self.members.items()}
-        self.grid = FederationGrid(grid, chosen, grace=waiting.grace)
+    def __init__(
+        self,
+        grid: Grid,
+        gathered: Gathered,
+        choice: Choice,
+        waiting: Waiting,
+        *,
+        turnover: Turnover | None = None,
+        accept_flagged: bool = False,
+    ) -> None:
+        super().__init__(
+            FlowerChannel(grid), gathered, choice, waiting, turnover=turnover, accept_flagged=accept_flagged
+        )
+        self.grid = FederationGrid(grid, self._ids(), grace=waiting.grace)
+        self.grid.on_round = self.after_round
 
     def __iter__(self) -> Iterator[Any]:
         yield self.selection
         yield self.grid
 
+    @property
+    def missed(self) -> list[str]:
+        """Who was asked in training and did not deliver, in words."""
+        return [f"{lost.client} ({lost.message_type}): {lost.reason}" for lost in self.grid.missing]
+
+    def changed_members(self) -> None:
+        """The Grid lists the new members from the next round on."""
+        self.grid.change(self._ids())
+
+    def save(  # type: ignore[override]  # Flower's own result in place of records
+        self, directory: str | Path, result: Result | None = None, *, force: bool = False
+    ) -> Path:
+        """Write a run directory that `fedwise report` reads.
+
+        Parameters
+        ----------
+        directory
+            Where to: releases, plan, selection, metrics, who left and who came.
+        result
+            What ``strategy.start`` returned: its history of metrics becomes the table of the report.
+        force
+            Whether it may replace what an earlier run left there.
+        """
+        return super().save(
+            directory,
+            metrics=() if result is None else records_of(result),
+            engine=f"Flower {version('flwr')}",
+            force=force,
+        )
+
+    def _ids(self) -> dict[str, int]:
+        return {name: int(node) for name, node in self.members.items()}
+
 
 def select_federation(
     grid: Grid,
-    plan: Plan,
+    plan: Plan | Schema | str | Path,
     *,
     k: Any = None,
     timeout: float = 600.0,
@@ -53,10 +108,10 @@ def select_federation(
     min_releases: int | None = None,
     expected: int | None = None,
     save: str | Path | None = None,
-    accept_flagged: bool = False,
     seed: int = 0,
+    substitutes: int = 0,
+    reselect: int = 0,
     select: Callable[..., Selection] | None = None,
-    poll: float = 1.0,
     **options: Any,
 ) -> Federation:
     """Ask every node for its release and choose the best federation among those that answer.
@@ -66,7 +121,8 @@ def select_federation(
     grid
         Flower's Grid, as ``@app.main()`` receives it.
     plan
-        The public request.
+        The public request; or the schema, or the path of its file beside the app's module, of which a plan with
+        ``epsilon`` (1) and ``delta`` (1e-5) among the `options` is made.
     k
         Size of the federation, as for `fedwise.select`.
     timeout
@@ -81,24 +137,36 @@ def select_federation(
         Wait for this many nodes to connect (within `timeout`). Default: `min_releases`.
     save
         Directory to keep the releases in; `fedwise select DIRECTORY` repeats the choice from there.
-    accept_flagged
-        Use releases that fail the consistency screen.
+    substitutes
+        Replace a member that did not deliver in this many rounds in a row by the best other client of the pool,
+        from the next round on. Nobody is asked again for it. Default 0: never.
+    reselect
+        Choose again after every so many rounds; nodes that connected since are asked first. Default 0: never.
     seed, options
-        For `fedwise.select`: weights, constraints, estimator, method and the like.
+        For `fedwise.select`: weights, constraints, estimator, method and the like; ``accept_flagged=True`` uses
+        releases that fail the consistency screen; ``poll``: seconds between looks at the Grid.
     select
         Another function of (pool, k, seed=…, **options) that returns a `Selection`.
-    poll
-        Seconds between looks at the Grid.
 
     Raises
     ------
     PoolError
         Too few releases. The text lists every node that is missing, and why.
     """
+    own = {name: options.pop(name, default) for name, default in _ASKING.items()}
+    request = _request(plan, own, sys._getframe(1).f_globals)
     choice = Choice(k, seed, select, options)
     least = choice.least(min_releases)
-    waiting = Waiting(timeout, grace, least, max(expected or 0, least), poll, _LOG)
-    gathered = gather(
-        FlowerChannel(grid), plan, waiting, least=least, accept_flagged=accept_flagged, save=save
-    )
-    return Federation(grid, gathered, choice, waiting)
+    waiting = Waiting(timeout, grace, least, max(expected or 0, least), own["poll"], _LOG)
+    flagged, turnover = own["accept_flagged"], Turnover(substitutes, reselect)
+    gathered = gather(FlowerChannel(grid), request, waiting, least=least, accept_flagged=flagged, save=save)
+    return Federation(grid, gathered, choice, waiting, turnover=turnover, accept_flagged=flagged)
+
+
+def _request(plan: Plan | Schema | str | Path, own: Mapping[str, Any], caller: Mapping[str, Any]) -> Plan:
+    if isinstance(plan, Plan):
+        if (own["epsilon"], own["delta"]) != (_ASKING["epsilon"], _ASKING["delta"]):
+            raise FedwiseError("epsilon and delta must not be given beside a plan, which has its own")
+        return plan
+    schema = plan if isinstance(plan, Schema) else Schema.load(beside(plan, caller))
+    return make_plan(schema, epsilon=own["epsilon"], delta=own["delta"])

@@ -34,8 +34,8 @@ from ..training.local import (
 )
 from ..training.model import Model, Vector
 from ..training.private import private_update
-from .client_app import STATE, find_data
-from .guard import LOSS_ACTION, admitted_policy, guard, hand_over
+from .client_app import find_data
+from .guard import LOSS_ACTION, STATE, admitted_policy, guard, hand_over
 
 #: Keys of the records that travel beside Flower's own ``arrays``, ``config`` and ``metrics``.
 SETTINGS, CONTROL, CELLS, REPORT = "fedwise.settings", "fedwise.control", "fedwise.cells", "fedwise.report"

@@ -17,7 +17,7 @@ from ..planning import Plan
 from ..schema.frame import FrameLike
 from .archive import Archive
 from .ledger import Ledger
-from .release import Release, check_client, check_consent, count_tables, draw
+from .release import Release, check_client, check_consent, check_version, count_tables, draw
 from .tables import Tables
 
 
@@ -40,6 +40,7 @@ def answer(
     max_delta: float | None = None,
     output: Path | None = None,
     force: bool = False,
+    data_version: int | None = None,
 ) -> Answer:
     """Answer a plan from private rows: charged, and never drawn twice.
 
@@ -61,6 +62,9 @@ def answer(
         The largest ε and δ the owner accepts of one plan.
     output, force
         A file to write the release to, and whether it may replace another.
+    data_version
+        A number of the owner's own that grows when the data changes. A later edition of a plan that was
+        answered before from data of this very version gets the same release again, at no charge.
 
     Raises
     ------
@@ -74,14 +78,17 @@ def answer(
     check(plan, client=client, max_epsilon=max_epsilon, max_delta=max_delta)
     if output is not None:
         refuse_existing(output, force=force, error=ReleaseError)
-    kept = archive.find(plan, client)
+    check_version(data_version)
+    kept = _kept(plan, client, archive, data_version)
     if kept is not None:
         opened, made, repeated = ledger(), kept, True
     else:
         tables = count_tables(plan, data() if callable(data) else data)
         _check_room(plan, archive, output)
         opened = ledger()
-        made, repeated = _draw_once(plan, tables, client=client, ledger=opened, archive=archive)
+        made, repeated = _draw_once(
+            plan, tables, client=client, ledger=opened, archive=archive, version=data_version
+        )
     if output is not None:
         _hand_over(made, output, archive=archive, force=force)
     return Answer(made, repeated, opened)
@@ -136,15 +143,23 @@ def _check_room(plan: Plan, archive: Archive, output: Path | None) -> None:
         check_room(archive.directory, size, error=ReleaseError)
 
 
+def _kept(plan: Plan, client: str, archive: Archive, version: int | None) -> Release | None:
+    """The answer to this plan, or to an earlier edition of it from the same data."""
+    found = archive.find(plan, client)
+    if found is None and version is not None and plan.number > 1:
+        return archive.unchanged(plan, client, version)
+    return found
+
+
 def _draw_once(
-    plan: Plan, tables: Tables, *, client: str, ledger: Ledger, archive: Archive
+    plan: Plan, tables: Tables, *, client: str, ledger: Ledger, archive: Archive, version: int | None
 ) -> tuple[Release, bool]:
     """A new release, charged and kept, or the one that another process made meanwhile; whether it is that."""
     with archive.locked():
-        found = archive.find(plan, client)
+        found = _kept(plan, client, archive, version)
         if found is not None:
             return found, True
-        made = draw(plan, tables, client=client, ledger=ledger, seed=None)
+        made = draw(plan, tables, client=client, ledger=ledger, seed=None, version=version)
         try:
             archive.keep(made)
         except ReleaseError as error:

@@ -4,8 +4,8 @@ A plan that comes again (a restart, a lost reply, a second run) gets the very sa
 noise would cost the owner twice and give the coordinator an average with half the noise.
 
 An answer is found by plan and client, not by the rows: a digest of private rows on disk would tell whoever
-reads it whether a guess at them is right. Rows that changed since are therefore answered as before; a new plan
-is needed to release them.
+reads it whether a guess at them is right. Rows that changed since are therefore answered as before; a new plan,
+or the next edition of this one, is needed to release them.
 """
 
 from __future__ import annotations
@@ -56,14 +56,29 @@ class Archive:
             )
         return found
 
-    def newest(self, client: str) -> Release | None:
-        """The release of `client` saved last, or None."""
+    def unchanged(self, plan: Plan, client: str, version: int) -> Release | None:
+        """The saved answer to the latest earlier edition of `plan`, if it was made from data of this version."""
+        found = [
+            made
+            for made in self._of(client)
+            if made.plan.question == plan.question
+            and made.plan.number < plan.number
+            and made.label == "private"
+        ]
+        last = max(found, key=lambda made: made.plan.number, default=None)
+        return last if last is not None and last.version == version else None
+
+    def _of(self, client: str) -> Iterator[Release]:
+        """All saved releases of a client, the one saved last first."""
         files = [file for file in self.directory.glob(f"*{SUFFIX}") if file.name.startswith(f"{client}-")]
         for file in sorted(files, key=lambda file: file.stat().st_mtime_ns, reverse=True):
             found = Release.load(file)
             if found.client == client:
-                return found
-        return None
+                yield found
+
+    def newest(self, client: str) -> Release | None:
+        """The release of `client` saved last, or None."""
+        return next(self._of(client), None)
 
     def keep(self, release: Release) -> None:
         """Save a release before it leaves."""

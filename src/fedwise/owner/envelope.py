@@ -31,6 +31,7 @@ class _Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     release: msgspec.Raw = msgspec.Raw()
     code: str = ""
     client: str = ""
+    data_version: int | None = None
 
 
 class Answer(NamedTuple):
@@ -40,6 +41,8 @@ class Answer(NamedTuple):
     refusal: Refusal | None
     #: Public name of a client that declined, where its owner lets it be told.
     client: str | None = None
+    #: The owner's number of the data as it is now; a release made from an older one carries a smaller number.
+    data_version: int | None = None
 
 
 def request(plan: bytes) -> bytes:
@@ -53,9 +56,12 @@ def read_request(data: bytes) -> bytes | None:
     return bytes(found.plan) if found is not None and found.protocol == PROTOCOL else None
 
 
-def released(release: bytes) -> bytes:
-    """A node's answer: its release."""
-    return msgspec.json.encode(_Answer(PROTOCOL, __version__, "released", release=msgspec.Raw(release)))
+def released(release: bytes, *, data_version: int | None = None) -> bytes:
+    """A node's answer: its release, and the number of its data now where the owner keeps one."""
+    raw = msgspec.Raw(release)
+    return msgspec.json.encode(
+        _Answer(PROTOCOL, __version__, "released", release=raw, data_version=data_version)
+    )
 
 
 def declined(refusal: Refusal, *, client: str = "") -> bytes:
@@ -69,7 +75,8 @@ def read_answer(data: bytes) -> Answer | None:
     if found is None or found.protocol != PROTOCOL:
         return None
     if found.status == "released":
-        return Answer(bytes(found.release), None) if bytes(found.release) else None
+        raw = bytes(found.release)
+        return Answer(raw, None, data_version=found.data_version) if raw else None
     try:
         # Only words of the list are repeated: whatever else a node wrote is not shown to anybody.
         return Answer(None, Refusal(found.code), _name(found.client))

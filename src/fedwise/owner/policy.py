@@ -16,7 +16,7 @@ from ..privacy.scales import check_promise
 from ..schema.rule import Rule
 from ..schema.schema import Schema
 from .ledger import Ledger
-from .release import check_client
+from .release import check_client, check_version
 
 _LOG = logging.getLogger("fedwise")
 
@@ -71,9 +71,11 @@ _SENTENCES = {
 class Declined(FedwiseError):
     """A request the policy does not allow. Carries a fixed reason only."""
 
-    def __init__(self, refusal: Refusal) -> None:
+    def __init__(self, refusal: Refusal, *, client: str = "") -> None:
         super().__init__(f"declined: {refusal.sentence}")
         self.refusal = refusal
+        #: Who declines, where the owner lets it be told.
+        self.client = client
 
 
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -117,6 +119,11 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         Fewest clients whose sum this node takes part in under secure aggregation, itself included; at least 2.
     simulated_seed
         Seeded noise for experiments on public data: NO privacy, no ledger, and every release says so.
+    data_version
+        A number the owner raises when the data changes, such as 2 or 20260131. It travels with releases, so that a
+        coordinator sees which are old; the next edition of a plan is answered anew, and charged, only if it grew.
+    name_refusals
+        Whether a refusal may name this client. Default: a coordinator learns that a node declined, not whose it is.
     """
 
     client: str
@@ -138,9 +145,12 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     messages: tuple[str, ...] = ()
     least_cohort: int = 3
     simulated_seed: int | None = None
+    data_version: int | None = None
+    name_refusals: bool = False
 
     def __post_init__(self) -> None:
         check_client(self.client, where="policy client")
+        check_version(self.data_version, where="policy")
         if not self.max_epsilon > 0 or (math.isinf(self.max_epsilon) and self.simulated_seed is None):
             raise FedwiseError(f"policy max_epsilon must be a finite number above 0, got {self.max_epsilon}")
         if not 0 < self.max_delta < 1:
@@ -209,13 +219,18 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         }
         return msgspec.structs.replace(found, **places)
 
+    @property
+    def agreed(self) -> Schema:
+        """The schema the owner agreed to."""
+        return Schema.load(self.schema)
+
     def check(self, plan: Plan) -> None:
         """Accept a plan, or raise `Declined`. Looks at no data."""
         if not plan.epsilon <= self.max_epsilon:
             raise Declined(Refusal.EPSILON)
         if not plan.delta <= self.max_delta:
             raise Declined(Refusal.DELTA)
-        own = Schema.load(self.schema)
+        own = self.agreed
         if plan.schema.where != own.where or not set(plan.schema.columns) <= set(own.columns):
             raise Declined(Refusal.SCHEMA)
         if self.columns is not None:

@@ -24,6 +24,8 @@ SUFFIX = ".release.json"
 Label = Literal["private", "simulated", "not private", "not charged"]
 #: No noisy count of a real data set comes near this; larger numbers are an attempt to overflow sums.
 MAX_COUNT = 2**50
+#: Largest number of a data set's version: room for a date such as 20260131.
+MAX_VERSION = 10**9
 _SEPARATORS = re.compile(r"[/\\]")
 
 
@@ -50,6 +52,7 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     private: bool
     simulated: bool
     charged: bool = True
+    data_version: int | msgspec.UnsetType = msgspec.UNSET
     plan_digest: str
     schema_digest: str
     library: str
@@ -67,6 +70,11 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         return np.array([table.sigma for table in self.tables])
 
     @property
+    def version(self) -> int | None:
+        """The owner's number of the data this was made from; None where the owner keeps none."""
+        return None if isinstance(self.data_version, msgspec.UnsetType) else self.data_version
+
+    @property
     def label(self) -> Label:
         """What protects this release: private, simulated, not private, or not charged."""
         return label_of(private=self.private, simulated=self.simulated, charged=self.charged)
@@ -81,6 +89,7 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
             raise ReleaseError(f"{where} states another promise than its plan; ask for a new copy")
         if self.private != self.plan.private:
             raise ReleaseError(f"{where} states the wrong privacy for its plan; ask for a new copy")
+        check_version(self.version, where=where)
         if not self.charged and (self.simulated or not self.private):
             raise ReleaseError(f"{where} contradicts itself on what protects it; ask for a new copy")
         if len(self.tables) != len(self.plan.tables):
@@ -114,6 +123,7 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         """The release as JSON that a person can read, with each table on a line of its own."""
         tables = b",\n    ".join(msgspec.json.encode(table) for table in self.tables)
         hollow = {name: getattr(self, name) for name in self.__struct_fields__} | {"tables": ()}
+        hollow = {name: value for name, value in hollow.items() if value is not msgspec.UNSET}
         if self.charged:
             del hollow["charged"]  # version 0.1.0 does not know this key, and need not
         text = msgspec.json.format(msgspec.json.encode(hollow), indent=2)
@@ -144,6 +154,12 @@ def check_client(client: str, *, where: str = "client name") -> None:
         raise ReleaseError(
             f"{where}: a client name must not hold path separators or control characters, nor start with a dot"
         )
+
+
+def check_version(version: int | None, *, where: str = "data version") -> None:
+    """A version is a small number of the owner's own, and no place for anything else."""
+    if version is not None and (isinstance(version, bool) or not 0 <= version <= MAX_VERSION):
+        raise ReleaseError(f"{where}: data_version must be between 0 and {MAX_VERSION}, got {version}")
 
 
 def check_seed(seed: int | None, *, simulated: bool) -> None:
@@ -179,6 +195,7 @@ def release(
     seed: int | None = None,
     uncharged: bool = False,
     no_privacy: bool = False,
+    data_version: int | None = None,
 ) -> Release:
     """Count, charge, add noise: one client's answer to a plan.
 
@@ -203,6 +220,8 @@ def release(
         release says ``not charged``.
     no_privacy
         Consent to a plan of infinite epsilon: the release is exact and says ``not private``.
+    data_version
+        A number of the owner's own that grows when the data changes; it travels with the release.
 
     Raises
     ------
@@ -213,11 +232,13 @@ def release(
     """
     plan.verify()
     check_client(client)
+    check_version(data_version)
     check_seed(seed, simulated=simulated)
     _check_ledger(plan, ledger, simulated=simulated, uncharged=uncharged)
     if not simulated:
         check_consent(plan, no_privacy=no_privacy)
-    return draw(plan, count_tables(plan, frame), client=client, ledger=ledger, seed=seed)
+    tables = count_tables(plan, frame)
+    return draw(plan, tables, client=client, ledger=ledger, seed=seed, version=data_version)
 
 
 def count_tables(plan: Plan, frame: FrameLike) -> Tables:
@@ -225,7 +246,15 @@ def count_tables(plan: Plan, frame: FrameLike) -> Tables:
     return count(plan.schema.encode(frame), plan.layout)
 
 
-def draw(plan: Plan, tables: Tables, *, client: str, ledger: Ledger | None, seed: int | None) -> Release:
+def draw(
+    plan: Plan,
+    tables: Tables,
+    *,
+    client: str,
+    ledger: Ledger | None,
+    seed: int | None,
+    version: int | None = None,
+) -> Release:
     """Charge, then add noise. The caller has checked that plan, ledger and seed go together."""
     if not plan.private:
         noisy = no_noise(tables)
@@ -242,6 +271,7 @@ def draw(plan: Plan, tables: Tables, *, client: str, ledger: Ledger | None, seed
         private=plan.private,
         simulated=seed is not None,
         charged=ledger is not None or seed is not None or not plan.private,
+        data_version=msgspec.UNSET if version is None else version,
         plan_digest=plan.digest,
         schema_digest=plan.schema_digest,
         library=__version__,

@@ -19,10 +19,11 @@ from .release import Release, release
 
 
 class Reply(NamedTuple):
-    """The bytes that leave, and the release in them; None for a refusal."""
+    """The bytes that leave, the release in them, and the policy it was made under; None for a refusal."""
 
     content: bytes
     release: Release | None
+    policy: Policy | None = None
 
 
 def reply_to(
@@ -46,15 +47,24 @@ def reply_to(
         Where the owner reads what happened. Default: the logger ``fedwise``.
     """
     log = log or logging.getLogger("fedwise")
+    terms: list[Policy] = []
+
+    def remember(plan: Plan) -> Policy:
+        terms.append(policy(plan))
+        return terms[-1]
+
     try:
-        made = _answer(envelope.read_request(request or b""), policy, data, log)
-        return Reply(envelope.released(made.encode()), made)
+        made = _answer(envelope.read_request(request or b""), remember, data, log)
+        return Reply(envelope.released(made.encode(), data_version=terms[-1].data_version), made, terms[-1])
     except Declined as refused:
         log.warning("fedwise: declined a plan: %s", refused.refusal.sentence)
-        return Reply(envelope.declined(refused.refusal), None)
+        refusal, told = refused.refusal, refused.client
     except Exception as cause:
         log.error("fedwise: no release was made: %s", describe(cause))
-        return Reply(envelope.declined(Refusal.FAILED), None)
+        refusal, told = Refusal.FAILED, ""
+    if terms and terms[-1].name_refusals:
+        told = terms[-1].client
+    return Reply(envelope.declined(refusal, client=told), None)
 
 
 def _answer(
@@ -78,7 +88,14 @@ def _answer(
         raise Declined(Refusal.POLICY) from None
     if policy.ledger is None:
         frame = data(policy)
-        return release(plan, frame, client=policy.client, simulated=True, seed=policy.simulated_seed)
+        return release(
+            plan,
+            frame,
+            client=policy.client,
+            simulated=True,
+            seed=policy.simulated_seed,
+            data_version=policy.data_version,
+        )
     try:
         made = answer(
             plan,
@@ -86,6 +103,7 @@ def _answer(
             client=policy.client,
             ledger=policy.open_ledger,
             archive=Archive(policy.ledger),
+            data_version=policy.data_version,
         )
     except BudgetExceeded as cause:
         log.warning("fedwise: %s", cause)

@@ -6,7 +6,8 @@ become one by precision:
 
     x = Σ_s w_s x_s,   w_s = σ_s⁻² / Σ_s σ_s⁻²,   σ⁻² = Σ_s σ_s⁻²    (table by table)
 
-which is the most precise unbiased combination of them.
+which is the most precise unbiased combination of them. Of several editions of a plan the latest counts: the data
+changed between them.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class Taken(NamedTuple):
     sigmas: Floats
     part: Part
     source: str
+    edition: int = 1
 
 
 class Gathered(NamedTuple):
@@ -89,7 +91,7 @@ class Intake:
         self.answered[found.plan_digest] += 1
         self.first = self.first or source
         self.fingerprints[fingerprint] = found.client
-        own.append(Taken(counts, found.sigmas, part, source))
+        own.append(Taken(counts, found.sigmas, part, source, found.plan.number))
         self.simulated |= found.simulated
         self.charged &= found.charged
 
@@ -104,8 +106,9 @@ class Intake:
         if not self.rows:
             raise PoolError("pool must hold at least one release, got none")
         clients, plan = sorted(self.rows), self._plan()
-        taken = [sorted(self.rows[name], key=lambda one: one.part.stage) for name in clients]
+        spent = [sorted(self.rows[name], key=lambda one: (one.edition, one.part.stage)) for name in clients]
         self.rows.clear()
+        taken = [latest(own) for own in spent]
         several = any(len(own) > 1 for own in taken)
         rows = [combined(own, plan.layout) for own in taken] if several else None
         return Gathered(
@@ -117,7 +120,7 @@ class Intake:
             np.stack([own[0].sigmas for own in taken] if rows is None else [scales for _, scales in rows]),
             [
                 Spending(name, tuple(one.part for one in own))
-                for name, own in zip(clients, taken, strict=True)
+                for name, own in zip(clients, spent, strict=True)
             ],
             [" and ".join(one.source for one in own) for own in taken],
             [
@@ -159,6 +162,12 @@ def _part(found: Release) -> Part:
         delta=found.delta,
         mu=found.plan.mu,
     )
+
+
+def latest(taken: list[Taken]) -> list[Taken]:
+    """The releases of a client's latest edition: its data changed since the earlier ones, which only cost."""
+    last = max(one.edition for one in taken)
+    return [one for one in taken if one.edition == last]
 
 
 def combined(taken: list[Taken], layout: Layout) -> tuple[Floats, Floats]:

@@ -31,6 +31,7 @@ from ..view.promise import TrainingPrivacy
 from ..view.tables import AuditRow
 from .commands import command_lines
 from .document import Report
+from .engine_history import with_history
 from .run_privacy import comparison_privacy, training_privacy
 
 #: How the chosen federation is called in charts and tables.
@@ -106,6 +107,7 @@ def report(
         digests={"Training data": config["fingerprint"]} if config.get("fingerprint") else None,
         title=title,
     )
+    made = with_history(made, folder)
     if output is not None:
         made.save(output, force=force)
     return made
