@@ -45,6 +45,13 @@ rule = "INCOME > 50000"
 """
 
 
+@pytest.fixture(autouse=True)
+def no_quick_rehearsal(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`fedwise select` rehearses its choice for some seconds; only tests marked ``rehearses`` pay for it."""
+    if "rehearses" not in request.keywords:
+        monkeypatch.setattr("fedwise.cli.select.rehearsed_quickly", lambda selection, *_, **__: selection)
+
+
 @pytest.fixture(scope="session")
 def small_schema() -> fw.Schema:
     """Two features, one sensitive attribute, a target by rule."""

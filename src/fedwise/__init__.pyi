@@ -18,6 +18,7 @@ from .planning import plan as plan
 from .pool.card import Card as Card
 from .pool.card import quality as quality
 from .pool.pool import Pool as Pool
+from .rehearsal.objective import Rehearsal as Rehearsal
 from .rehearsal.performance import Rehearsed as Rehearsed
 from .rehearsal.workflow import rehearse as rehearse
 from .reporting.source import report as report

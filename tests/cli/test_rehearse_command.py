@@ -40,7 +40,7 @@ def test_a_table_a_verdict_and_a_file(run: Run, releases: Path) -> None:
 
 
 def test_a_selection_file_and_json(run: Run, releases: Path) -> None:
-    assert run("select", releases, "-k", "2", "-o", "selection.json").code == 0
+    assert run("select", releases, "-k", "2", "--no-rehearsal", "-o", "selection.json").code == 0
     told = run("rehearse", releases, "--federation", "selection.json", "--json", *QUICK)
     chosen = fw.Selection.load(releases.parent / "selection.json").clients
     assert tuple(told.json["performances"][0]["clients"]) == chosen  # type: ignore[index]
@@ -51,3 +51,35 @@ def test_mistakes(run: Run, releases: Path) -> None:
     check_refused(run("rehearse", releases, "--federation", "CB", *QUICK), "no client 'CB'")
     check_refused(run("rehearse", releases, "--federation", "none.json", *QUICK), "none.json")
     check_refused(run("rehearse", releases, "--federation", "CA", "--target", "XX", *QUICK), "no client 'XX'")
+
+
+def test_a_run_directory_goes_on(run: Run, releases: Path) -> None:
+    words = ("rehearse", releases, "--federation", "CA,NY", "-o", "run", *QUICK)
+    first = run(*words)
+    assert first.code == 0, first.err
+    kept = (releases.parent / "run" / "trainings.jsonl").read_bytes()
+    assert run(*words).out == first.out
+    assert (releases.parent / "run" / "trainings.jsonl").read_bytes() == kept
+    check_refused(
+        run("rehearse", releases, "--federation", "CA,TX", "-o", "run", *QUICK),
+        "was begun with other settings",
+    )
+
+
+@pytest.mark.rehearses
+def test_select_rehearses_its_choice_and_chooses_by_rehearsal(run: Run, releases: Path) -> None:
+    settings = releases.parent / "settings.toml"
+    fw.Training(rounds=1, model="logistic", lr=0.05, batch=200).save(settings)
+    plain = run("select", releases, "-k", "2", "--json").json
+    assert plain["rehearsal"]["random"] == 5  # type: ignore[index]
+    assert plain["rehearsal"]["metrics"][0]["everyone"] > 0.5  # type: ignore[index]
+    assert run("select", releases, "-k", "2", "--no-rehearsal", "--json").json["rehearsal"] is None
+    words = ("select", releases, "-k", "2", "--rehearse", "auc", "--settings", settings, "--trials", "40")
+    found = run(*words, "--subject-to", "eod:SEX=random", "--json").json
+    assert found["objective"] == "rehearsal"
+    assert found["rehearsal"]["goal"] == "auc, eod:SEX ≤ random"  # type: ignore[index]
+    check_refused(run(*words, "--subject-to", "auc=0.999"), "the nearest miss is", code=4)
+    check_refused(run(*words, "--maximise", "auc"), "one of --maximise and --rehearse")
+    check_refused(
+        run("select", releases, "-k", "2", "--maximise", "auc", "--subject-to", "eod=random"), "--rehearse"
+    )

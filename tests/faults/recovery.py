@@ -40,7 +40,7 @@ class World:
         words: dict[str, tuple[object, ...]] = {
             "release": (root / "plan.json", root / "people.csv", "-c", "X", "-o", "out/X.release.json",
                         "--ledger", "book.db", "--budget", 5),
-            "select": (root / "releases", "-k", 2, "--seed", 3, "-o", "selection.json"),
+            "select": (root / "releases", "-k", 2, "--seed", 3, "--no-rehearsal", "-o", "selection.json"),
             "train": (*data, "--selection", root / "chosen.json", "--plan", root / "plan.json", "-o", "run",
                       "--rounds", 2, "--bootstrap", 5, "--strategy", "scaffold"),
             "compare": (*data, "-f", "two=A,C", "-f", "all=A,B,C,D", "--strategies", "fedavg", "--seeds", 1,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -12,6 +12,7 @@ from .inputs import names
 
 if TYPE_CHECKING:
     from ..objective.weights import Weights
+    from ..rehearsal.objective import Rehearsal
     from ..search.constraints import Constraints
     from ..search.problem import Objective
 
@@ -56,8 +57,39 @@ MaximiseOption = Annotated[
 SubjectOption = Annotated[
     str,
     typer.Option(
-        help="Limits for --maximise: eod@rate=0.1,auc=0.8 (gaps and losses at most, others at least)."
+        help="Limits for --maximise and --rehearse: eod@rate=0.1,auc=0.8 (gaps and losses at most, others at least)."
     ),
+]
+RehearseOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Maximise this metric of the training itself, rehearsed on artificial doubles (minutes): auc, eod, …"
+    ),
+]
+TrialsOption = Annotated[int, typer.Option(help="Trainings of --rehearse in all.")]
+SecondsOption = Annotated[
+    float | None, typer.Option(help="Seconds after which --rehearse begins no further training.")
+]
+SettingsOption = Annotated[
+    Path | None, typer.Option("--settings", help="How it will be trained, as fedwise tune wrote it.")
+]
+SizeOption = Annotated[str | None, typer.Option("-k", "--size", help="Federation size: 5, or a range 5:15.")]
+RehearsalOption = Annotated[
+    bool,
+    typer.Option("--rehearsal/--no-rehearsal", help="Rehearse the chosen federation quickly (some seconds)."),
+]
+ForecastOption = Annotated[
+    bool, typer.Option("--forecast", help="Also forecast the trained model's metrics (some seconds).")
+]
+PlannedModelOption = Annotated[
+    str, typer.Option(help="Model that will be trained, for forecasts and rehearsals: mlp or logistic.")
+]
+EvidenceOption = Annotated[str, typer.Option(help="none (no quick rehearsal either), quick or full.")]
+BoundsOption = Annotated[
+    bool, typer.Option("--bounds", help="Also state the paper's bounds, and which assumptions fail.")
+]
+SelectionOutput = Annotated[
+    Path | None, typer.Option("-o", "--output", help="Also write the selection to this file.")
 ]
 SmallestOption = Annotated[
     float | None, typer.Option(help="Smallest federation whose loss is within this of the best.")
@@ -80,24 +112,57 @@ def chosen_weights(path: Path | None, default: Weights, **given: float | None) -
     )
 
 
+def read_limits(subject_to: str) -> dict[str, float | Literal["random"]]:
+    """``spd=0.05,eod:SEX=random`` as limits by metric."""
+    from ..errors import FedwiseError
+
+    limits: dict[str, float | Literal["random"]] = {}
+    for part in names(subject_to):
+        metric, _, text = part.partition("=")
+        try:
+            limits[metric.strip()] = "random" if text.strip() == "random" else float(text)
+        except ValueError:
+            raise FedwiseError(f"--subject-to must look like spd=0.05,eod=0.1, got '{part}'") from None
+    return limits
+
+
 def forecast_objective(maximise: str | None, subject_to: str, *, model: str = "mlp") -> Objective | None:
     """The forecast as objective, from ``balanced_accuracy`` and ``spd=0.05,eod=0.1``."""
     from ..errors import FedwiseError
 
     limits = {}
-    for part in names(subject_to):
-        metric, _, text = part.partition("=")
-        try:
-            limits[metric.strip()] = float(text)
-        except ValueError:
-            raise FedwiseError(f"--subject-to must look like spd=0.05,eod=0.1, got '{part}'") from None
+    for metric, limit in read_limits(subject_to).items():
+        if limit == "random":
+            raise FedwiseError(f"limit of {metric} must be a number in a forecast; 'random' needs --rehearse")
+        limits[metric] = float(limit)
     if maximise is None:
         if limits:
-            raise FedwiseError("--subject-to needs --maximise METRIC, such as --maximise balanced_accuracy")
+            raise FedwiseError(
+                "--subject-to needs --maximise METRIC or --rehearse METRIC, such as --maximise balanced_accuracy"
+            )
         return None
     from ..forecasting import Forecast, Settings
 
     return Forecast(maximise, subject_to=limits, settings=Settings.for_model(model))
+
+
+def rehearsal_objective(
+    rehearse: str | None, subject_to: str, maximise: str | None, *, model: str, settings: Path | None, trials: int,
+    seconds: float | None,
+) -> Rehearsal | None:  # fmt: skip
+    """The rehearsal as objective, if asked for; its settings from a file, or the defaults with another model."""
+    if rehearse is None:
+        return None
+    from ..errors import FedwiseError
+    from ..rehearsal.objective import Rehearsal
+    from ..training.settings import Training
+
+    if maximise is not None:
+        raise FedwiseError("objective must be one of --maximise and --rehearse; drop the other")
+    training = Training(model=model) if settings is None else Training.load(settings)
+    return Rehearsal(
+        rehearse, subject_to=read_limits(subject_to), settings=training, trials=trials, seconds=seconds
+    )
 
 
 def read_constraints(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -12,12 +11,15 @@ from .inputs import bar
 from .search_options import (
     AlphaOption,
     BetaOption,
+    BoundsOption,
     BudgetOption,
     CostFileOption,
     EstimatorOption,
+    EvidenceOption,
     ExcludeOption,
     ExcludeSuspectOption,
     FlaggedOption,
+    ForecastOption,
     GammaOption,
     GroupFileOption,
     IncludeOption,
@@ -27,28 +29,37 @@ from .search_options import (
     MinClientRecordsOption,
     MinRecordsOption,
     PerGroupOption,
+    PlannedModelOption,
+    RehearsalOption,
+    RehearseOption,
     ReleasesArgument,
     RepresentativeOption,
+    SecondsOption,
+    SelectionOutput,
+    SettingsOption,
+    SizeOption,
     SmallestOption,
     SubjectOption,
     TaskOption,
     ThreadsOption,
+    TrialsOption,
     WeightsOption,
     chosen_weights,
     forecast_objective,
     read_constraints,
+    rehearsal_objective,
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ..pool.pool import Pool
     from ..search.selection import Selection
 
 
 def select(
     releases: ReleasesArgument,
-    k: Annotated[
-        str | None, typer.Option("-k", "--size", help="Federation size: 5, or a range 5:15.")
-    ] = None,
+    k: SizeOption = None,
     weights: WeightsOption = None,
     alpha: AlphaOption = None,
     beta: BetaOption = None,
@@ -68,24 +79,21 @@ def select(
     smallest: SmallestOption = None,
     representative: RepresentativeOption = None,
     maximise: MaximiseOption = None,
+    rehearse: RehearseOption = None,
     subject_to: SubjectOption = "",
-    forecast: Annotated[
-        bool, typer.Option("--forecast", help="Also forecast the trained model's metrics (some seconds).")
-    ] = False,
-    model: Annotated[
-        str, typer.Option(help="Model that will be trained, for forecasts: mlp or logistic.")
-    ] = "mlp",
+    trials: TrialsOption = 160,
+    seconds: SecondsOption = None,
+    settings: SettingsOption = None,
+    rehearsal: RehearsalOption = True,
+    forecast: ForecastOption = False,
+    model: PlannedModelOption = "mlp",
     task: TaskOption = None,
     accept_flagged: FlaggedOption = False,
-    evidence: Annotated[str, typer.Option(help="none, quick or full.")] = "quick",
-    bounds: Annotated[
-        bool, typer.Option("--bounds", help="Also state the paper's bounds, and which assumptions fail.")
-    ] = False,
+    evidence: EvidenceOption = "quick",
+    bounds: BoundsOption = False,
     threads: ThreadsOption = None,
     seed: SeedOption = 0,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Also write the selection to this file.")
-    ] = None,
+    output: SelectionOutput = None,
     force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -99,29 +107,53 @@ def select(
     check_output(output, ".json", force=force)
     pool = Pool.load(releases, accept_flagged=accept_flagged, task=task)
     chosen = chosen_weights(weights, pool.plan.weights, alpha=alpha, beta=beta, gamma=gamma, lam=lam)
-    objective = forecast_objective(maximise, subject_to, model=model)
+    by_rehearsal = rehearsal_objective(
+        rehearse, subject_to, maximise, model=model, settings=settings, trials=trials, seconds=seconds
+    )
+    by_forecast = None if by_rehearsal else forecast_objective(maximise, subject_to, model=model)
     rules = read_constraints(
         include, exclude, group_file, cost_file, max_per_group=max_per_group, budget=budget,
         min_records=min_records, min_client_records=min_client_records, exclude_suspect=exclude_suspect,
     )  # fmt: skip
-    with bar("searching", "loss", digits=6) as best:
+    with bar("rehearsing" if by_rehearsal else "searching", "loss", digits=6) as best:
         selection = search(
-            pool, k, weights=chosen, estimator=estimator, method=method, objective=objective, constraints=rules,
-            smallest=smallest, representative=representative, evidence=evidence,  # type: ignore[arg-type]
-            seed=seed, threads=threads, progress=best,
+            pool, k, weights=chosen, estimator=estimator, method=method, objective=by_rehearsal or by_forecast,
+            constraints=rules, smallest=smallest, representative=representative,
+            evidence=evidence, seed=seed, threads=threads, progress=best,  # type: ignore[arg-type]
         )  # fmt: skip
     if bounds:
         selection = with_paper_bounds(pool, selection)
-    if forecast or objective is not None:
+    if forecast or by_forecast is not None:
         from ..forecasting import with_forecast
 
-        selection = with_forecast(selection, pool, objective=objective, model=model)
+        selection = with_forecast(selection, pool, objective=by_forecast, model=model)
+    if rehearsal and evidence != "none" and selection.status != "interrupted":
+        selection = rehearsed_quickly(selection, pool, model=model, seed=seed)
     if output is not None:
         selection.save(output, force=force)
     if json:
         print_json(selection)
         return
     show(selection, output)
+
+
+def rehearsed_quickly(selection: Selection, pool: Pool, *, model: str, seed: int) -> Selection:
+    """The selection with a quick rehearsal; one line says why where there can be none."""
+    from ..errors import FedwiseError, MissingExtra
+    from ..rehearsal.quick import with_rehearsal
+
+    try:
+        with bar("rehearsing", "AUC") as best:
+            found = with_rehearsal(selection, pool, model=model, seed=seed, progress=best)
+    except MissingExtra:
+        note("rehearsal left out: it needs pip install 'fedwise[train]'")
+        return selection
+    except FedwiseError as error:
+        note(f"rehearsal left out: {error}")
+        return selection
+    if found.rehearsal is None:
+        note("rehearsal left out: the pool is too large for a quick one; use fedwise rehearse")
+    return found
 
 
 def with_paper_bounds(pool: Pool, selection: Selection) -> Selection:
@@ -146,6 +178,16 @@ def show(selection: Selection, output: Path | None) -> None:
             ],
             right=("leave one out", "Shapley", "chosen again"),
         )
+    if selection.rehearsal is not None:
+        from ..objective.metric import parse
+
+        columns = ("metric", "expected", "random", "all", "beside random")
+        rows = [
+            (parse(m.metric).label, _plain(m.value), _plain(m.random), _plain(m.everyone), m.beside_random)
+            for m in selection.rehearsal.metrics
+        ]
+        title = "rehearsal on artificial doubles" + (", cut short" if selection.rehearsal.shortened else "")
+        print_table(title, columns, rows, right=columns[1:4])
     if selection.sizes:
         print_table(
             "sizes",
@@ -160,6 +202,10 @@ def show(selection: Selection, output: Path | None) -> None:
 
 def _number(value: float | None) -> str:
     return "" if value is None else f"{value:+.5f}"
+
+
+def _plain(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"
 
 
 def _share(selection: Selection, client: str) -> str:

@@ -15,6 +15,7 @@ from ..objective.balance import Balance, label_only
 from ..objective.representative import Representative
 from ..objective.weights import Weights
 from ..pool.pool import Pool
+from .chooser import Asks, Chooser, Question
 from .constraints import Constraints, Limits, Rules
 from .control import Control, Progress
 from .describe import Inquiry, Searched
@@ -42,7 +43,7 @@ def select(
     pool: Pool | Estimates,
     k: Sizes | None = None,
     *,
-    objective: Objective | None = None,
+    objective: Objective | Chooser | None = None,
     constraints: Constraints | None = None,
     method: Method | str = "auto",
     evidence: Evidence = "quick",
@@ -63,7 +64,7 @@ def select(
         The size: ``5``; or several, ``(5, 15)`` or ``"5:15"``, of which the size of lowest loss wins and
         all are reported. May be left out with `smallest` or `representative` (then every size from 2).
     objective
-        Another objective than the PFL: see `fedwise.search.problem.Objective`.
+        Another objective than the PFL: a forecast, a rehearsal, your own (`fedwise.search.problem.Objective`).
     constraints
         What the federation must satisfy beside its size. Its rules may also be keywords: ``include=["CA"]``.
     method
@@ -108,22 +109,27 @@ def select(
     sizes = parse_sizes(k if k is not None else (min(2, count), count), count)
     rules, notes = seat(asked, pool, max(sizes))
     feasible = feasible_sizes(rules, estimates, sizes)
-    problem = Problem.of(estimates, objective or usual_objective(estimates, weights, near))
-    inquiry = Inquiry(problem, estimates, released(pool), weights, evidence, alternatives, seed)
+    asks = Asks(estimates, weights, alternatives, seed)
     with Control(threads=threads, progress=progress) as control:
         chosen = control.run(
-            lambda: _search(problem, feasible, method, inquiry, control, smallest=smallest, near=near)
+            lambda: _choose_by(objective, pool, feasible, method, evidence, control, asks, smallest, near)
         )
     given = rules.given() | ({"exclude_suspect": True} if asked.exclude_suspect else {})
     alerts, seconds = (*chosen.alerts, *notes), time.perf_counter() - began
     return msgspec.structs.replace(chosen, constraints=given, alerts=alerts, seconds=seconds)
 
 
-def _search(
-    problem: Problem, feasible: dict[int, Limits], method: Method | str, inquiry: Inquiry, control: Control, *,
-    smallest: float | None, near: float | None,
+def _choose_by(
+    objective: Objective | Chooser | None, pool: Pool | Estimates, feasible: dict[int, Limits], method: Method | str,
+    evidence: Evidence, control: Control, asks: Asks, smallest: float | None, near: float | None,
 ) -> Selection:  # fmt: skip
-    found = search_sizes(problem, feasible, method, inquiry.seed, control, enough=near)
+    """The selection of a search, or of an objective that chooses for itself."""
+    if isinstance(objective, Chooser):
+        return objective.choose(Question.of(pool, feasible, control, *asks))
+    estimates, weights, alternatives, seed = asks
+    problem = Problem.of(estimates, objective or usual_objective(estimates, weights, near))
+    inquiry = Inquiry(problem, estimates, released(pool), weights, evidence, alternatives, seed)
+    found = search_sizes(problem, feasible, method, seed, control, enough=near)
     if near is not None and not control.stopped():
         _check_near(found, near)
     return inquiry.describe(_choose(found, smallest, near), found, control)
@@ -145,7 +151,7 @@ def _rules(more: More) -> Rules:
 
 def _check(
     k: object, evidence: str, alternatives: int, seed: int, threads: int | None,
-    smallest: float | None, representative: float | None, objective: Objective | None,
+    smallest: float | None, representative: float | None, objective: object,
 ) -> None:  # fmt: skip
     if k is None and smallest is None and representative is None:
         raise FedwiseError(
@@ -164,6 +170,10 @@ def _check(
             raise FedwiseError(f"{name} must be a finite tolerance of at least 0, got {value}")
     if representative is not None and (smallest is not None or objective is not None):
         raise FedwiseError("representative must stand alone; drop smallest and objective")
+    if smallest is not None and isinstance(objective, Chooser):
+        raise FedwiseError(
+            f"smallest must be left out with the objective '{objective.name}'; give sizes by k"
+        )
 
 
 def released(pool: Pool | Estimates) -> Pool | None:

@@ -57,6 +57,45 @@ class ForecastValue(msgspec.Struct, frozen=True):
     std_error: float | None = None
 
 
+class RehearsedMetric(msgspec.Struct, frozen=True, kw_only=True):
+    """A metric of the rehearsed training, with a 90% interval, beside random federations and all clients."""
+
+    metric: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    random: float | None = None
+    everyone: float | None = None
+    beside_random: str = ""
+
+
+class RehearsedSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What the training of this federation came to on artificial doubles, added from outside.
+
+    Parameters
+    ----------
+    verdict
+        One sentence: better, worse or not distinguishable from random federations, in which metrics.
+    random, stages
+        Random federations beside it, and how often everything was drawn anew.
+    shortened
+        Whether doubles were cut short, so that levels are not those of the real training.
+    goal
+        What was maximised and which limits held, where the federation was chosen by rehearsal.
+    settings
+        How it was trained.
+    """
+
+    verdict: str
+    metrics: tuple[RehearsedMetric, ...] = ()
+    random: int = 0
+    stages: int = 0
+    shortened: bool = False
+    goal: str = ""
+    settings: dict[str, Any] = {}
+    seconds: float | None = None
+
+
 class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The answer of `fedwise.select`.
 
@@ -95,6 +134,8 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         Metrics the trained model would have, where they were asked for.
     targets
         Names of the targets it was chosen for.
+    rehearsal
+        What the training came to on artificial doubles, where it was rehearsed.
     flags
         What a reader must know: ``simulated``, ``not private``, flagged releases.
     alerts
@@ -124,6 +165,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     agreed: int = 0
     sizes: tuple[Point, ...] = ()
     forecast: tuple[ForecastValue, ...] = ()
+    rehearsal: RehearsedSummary | None = None
     interval: tuple[float, float] | None = None
     constraints: dict[str, Any] = {}
     objective: str = "pfl"
@@ -193,6 +235,8 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         for found in self.forecast:
             name = found.metric.replace("_", " ")
             lines.append(("forecast", f"{name} {found.value:.4f}{_plus_minus(found.std_error)}"))
+        if self.rehearsal is not None:
+            lines.append(("rehearsal", self.rehearsal.verdict))
         lines.append(
             (
                 "search",

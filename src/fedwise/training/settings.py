@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from ..errors import FedwiseError
+from ..errors import FedwiseError, nearest
+from ..files import format_toml, parse_toml, read_bytes, shorten, write_new
 from .simulate import Config
 
 
@@ -76,6 +79,42 @@ class Training(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         if not 0 <= self.test < 1:
             raise FedwiseError(f"test must be a share of at least 0 and below 1, got {self.test}")
         self.config()
+
+    @classmethod
+    def load(cls, path: str | Path) -> Training:
+        """Read what `save` wrote: the table ``training`` of a TOML file; its other tables are left aside.
+
+        Raises
+        ------
+        FedwiseError
+            The file has no such table, or one with a setting that does not exist or is not possible.
+        """
+        what = f"settings file '{path}'"
+        text = read_bytes(Path(path), what="settings file", error=FedwiseError).decode("utf-8", "replace")
+        found = parse_toml(text, what=what, error=FedwiseError).get("training")
+        if not isinstance(found, dict):
+            raise FedwiseError(f"{what} must have a table [training]; fedwise tune writes one")
+        unknown = sorted(set(found) - set(cls.__struct_fields__))
+        if unknown:
+            raise FedwiseError(
+                f"{what} has an unknown setting '{unknown[0]}'{nearest(unknown[0], cls.__struct_fields__)}"
+            )
+        try:
+            return msgspec.convert(found, cls)
+        except msgspec.ValidationError as error:
+            raise FedwiseError(f"{what} is not valid: {shorten(str(error))}") from None
+
+    def save(
+        self, path: str | Path, *, force: bool = False, beside: Mapping[str, Mapping[str, Any]] | None = None
+    ) -> None:
+        """Write the settings that differ from the defaults, and tables `beside` them that say where they come from."""
+        own = {
+            name: getattr(self, name)
+            for name, default in msgspec.structs.asdict(Training()).items()
+            if getattr(self, name) != default and getattr(self, name) is not None
+        }
+        text = format_toml({"training": own, **(beside or {})})
+        write_new(Path(path), text.encode(), force=force)
 
     @property
     def simulated(self) -> bool:

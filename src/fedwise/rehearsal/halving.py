@@ -1,0 +1,327 @@
+"""Halving: many federations in short rehearsals, fewer in full ones, the best in several stages.
+
+1. Random federations are rehearsed short and in full: what others are compared with, and how far short levels are off.
+2. Short rehearsals: candidates of the forecast and random ones first, then those a surrogate points to
+   (`fedwise.rehearsal.surrogate`), refitted after every few.
+3. Full rehearsals of the best; the better half of them again in the next stage, and so on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ..search.constraints import Limits
+from ..search.control import Control
+from ..search.feasible import start
+from ..search.greedy import Greedy
+from ..search.problem import Objective, Problem
+from ..training.settings import Training
+from .goal import RANDOM, Goal
+from .performance import Performance, compare, with_figures
+from .surrogate import Surrogate
+from .trainings import Stopped, Task, Trained, Trainings, performance
+
+Members = tuple[int, ...]
+Floats = npt.NDArray[np.float64]
+
+#: Records of a double in a short rehearsal.
+SHORT = 1_000
+#: Numbers of the stages of short rehearsals: others than those of full ones, so that one draw does not decide twice.
+_SHORT_STAGES = (100, 101)
+#: Share of the trainings that are short, random federations that all others stand beside, and federations a wave.
+_SHORT_SHARE, _REFERENCES, _WAVE = 0.6, 6, 8
+#: Largest step to which a short rehearsal may lengthen that of the training.
+_LARGEST_STEP = 3e-3
+#: Half of a 90% interval, in standard errors.
+_REACH = 1.6448536269514722
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the halving is to find.
+
+    Parameters
+    ----------
+    clients, records
+        Names and estimated records of all clients.
+    feasible
+        Limits of each size.
+    settings, most_records
+        How a full rehearsal trains, and the most records of its doubles.
+    trials
+        Trainings in all.
+    stages
+        Stages of the best federations.
+    margin
+        Standard errors by which limits are tightened.
+    """
+
+    clients: tuple[str, ...]
+    records: Floats
+    feasible: dict[int, Limits]
+    goal: Goal
+    settings: Training
+    most_records: int | None
+    trials: int
+    stages: int
+    margin: float
+    seed: int
+
+    @property
+    def short_settings(self) -> Training:
+        """The same training on short doubles: steps are fewer, so each is longer."""
+        typical = float(np.median(np.maximum(self.records, 1.0))) * (1 - self.settings.test)
+        if self.most_records is not None:
+            typical = min(typical, self.most_records)
+        factor = max(1.0, typical / SHORT)
+        lr = max(self.settings.lr, min(self.settings.lr * factor, _LARGEST_STEP))
+        return msgspec.structs.replace(self.settings, lr=lr)
+
+
+@dataclass
+class Halving:
+    """The state of a search: what was rehearsed so far."""
+
+    asked: Asked
+    trainings: Trainings
+    control: Control
+    short: dict[Members, tuple[int, Trained]] = field(default_factory=dict)
+    full: dict[Members, dict[int, Trained]] = field(default_factory=dict)
+    references: list[Members] = field(default_factory=list)
+    done: int = 0
+
+    def run(self, candidates: Iterable[Members]) -> bool:
+        """Spend the trials; False where it was stopped before."""
+        self.control.expect(self.asked.trials)
+        try:
+            self._begin()
+            self._explore(candidates)
+            self._halve()
+        except Stopped:
+            return False
+        return True
+
+    def named(self) -> Halving:
+        """Itself, its goal in the full names of what was rehearsed."""
+        sample = self.performance(next(iter(self.full)))
+        self.asked = replace(self.asked, goal=self.asked.goal.named(sample))
+        return self
+
+    # -- the three steps ---------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self.references = self._random(_REFERENCES, salt=0)
+        self._train_full(self.references, 0)
+        self.named()
+        for at, stage in enumerate(_SHORT_STAGES):
+            self._train_short(self.references[at::2], stage)
+
+    def _explore(self, candidates: Iterable[Members]) -> None:
+        most = max(int(self.asked.trials * _SHORT_SHARE) - 2 * _REFERENCES, 2)
+        first = list(dict.fromkeys(m for m in candidates if m not in self.short))[: most // 4]
+        drawn = [m for m in self._random(most, salt=1) if m not in self.short and m not in first]
+        wave = [*first, *drawn][: max(most // 2, 1)]
+        rng = np.random.default_rng([self.asked.seed, 0x5A])
+        spent = 0
+        while wave and spent < most:
+            wave = wave[: most - spent]
+            for at, stage in enumerate(_SHORT_STAGES):
+                self._train_short(wave[at::2], stage)
+            spent += len(wave)
+            wave = self._proposed(_WAVE, rng)
+
+    def _halve(self) -> None:
+        left = self.asked.trials - self.done
+        stages = self.asked.stages
+        # x + x/2 + x/4 … of candidates, beside the references in every stage but the first, where they are known.
+        shares = sum(0.5**s for s in range(stages))
+        width = max(3, int((left - (stages - 1) * len(self.references)) / shares))
+        alive = self._promising(width)
+        for stage in range(stages):
+            self._train_full([*alive, *self.references], stage)
+            if stage + 1 < stages:
+                keep = max(3, len(alive) // 2)
+                alive = sorted([*alive, *self.references], key=self.loss)[:keep]
+
+    # -- what to try -------------------------------------------------------------------------------
+
+    def _random(self, count: int, *, salt: int) -> list[Members]:
+        """Distinct random federations of the sizes allowed; fewer where there are not so many."""
+        sizes = list(self.asked.feasible)
+        found: dict[Members, None] = {}
+        for chain in range(8 * count):
+            size = sizes[chain % len(sizes)]
+            drawn = start(self.asked.feasible[size], size, self.asked.seed, chain + 100_000 * (salt + 1))
+            found[tuple(int(i) for i in drawn)] = None
+            if len(found) == count:
+                break
+        return list(found)
+
+    def surrogate(self) -> Surrogate:
+        """What the short rehearsals say about federations that were not rehearsed."""
+        goal = self.asked.goal
+        members = list(self.short)
+        values = np.array([[self.short[m][1].final[name] for name in goal.metrics] for m in members])
+        known = np.isfinite(values).all(axis=1)
+        members = [m for m, fine in zip(members, known, strict=True) if fine]
+        return Surrogate(
+            self.asked.records, members, values[known], [self.short[m][0] for m in members], goal,
+            self._short_bounds(),
+        )  # fmt: skip
+
+    def _short_bounds(self) -> dict[str, float]:
+        """Limits as short rehearsals see them: as far from the references as the limit is in full ones."""
+        found = {}
+        for name, limit in self.asked.goal.limits.items():
+            short = float(np.mean([self.short[m][1].final[name] for m in self.references if m in self.short]))
+            full = float(np.mean([self.full[m][0].final[name] for m in self.references]))
+            found[name] = short if limit == RANDOM else short + float(limit) - full
+        return found
+
+    def _proposed(self, count: int, rng: np.random.Generator) -> list[Members]:
+        """Federations that are best under effects drawn from what is still open."""
+        surrogate = self.surrogate()
+        sizes = list(self.asked.feasible)
+        found: dict[Members, None] = {}
+        for attempt in range(4 * count):
+            size = sizes[attempt % len(sizes)]
+            for members in self._search(surrogate.drawn(rng), size, attempt):
+                if members not in self.short:
+                    found[members] = None
+                    break
+            if len(found) == count or self.control.stopped():
+                break
+        return list(found)
+
+    def _promising(self, count: int) -> list[Members]:
+        """Candidates for full rehearsals: the best short ones, smoothed, and what the surrogate finds beyond them."""
+        surrogate = self.surrogate()
+        rows = surrogate.rows(None)  # type: ignore[arg-type]
+        scores: dict[Members, float] = {}
+        for members in self.short:
+            scores[members] = float(surrogate.evaluate(rows[list(members)].sum(axis=0)[None])[0])
+        for attempt, size in enumerate(self.asked.feasible):
+            for members in self._search(surrogate, size, attempt)[: max(count // 3, 2)]:
+                scores[members] = float(surrogate.evaluate(rows[list(members)].sum(axis=0)[None])[0])
+        return sorted(scores, key=lambda m: (scores[m], m))[:count]
+
+    def _search(self, objective: Objective, size: int, seed: int) -> list[Members]:
+        problem = Problem(self.asked.clients, objective.rows(None), objective, None)  # type: ignore[arg-type]
+        quiet = Control(threads=1)
+        with quiet:
+            outcome = Greedy("exchange").search(
+                problem, self.asked.feasible[size], size, seed=self.asked.seed + seed, control=quiet
+            )
+        return [members for _, members in outcome.ranked]
+
+    # -- training ----------------------------------------------------------------------------------
+
+    def _names(self, members: Members) -> tuple[str, ...]:
+        return tuple(self.asked.clients[i] for i in members)
+
+    def _train_short(self, federations: Sequence[Members], stage: int) -> None:
+        wanted = [m for m in federations if m not in self.short]
+        tasks = [Task(self._names(m), self.asked.short_settings, stage, SHORT) for m in wanted]
+        for members, trained in zip(wanted, self.trainings.train(tasks, self._tell), strict=True):
+            self.short[members] = (stage, trained)
+
+    def _train_full(self, federations: Sequence[Members], stage: int) -> None:
+        wanted = [m for m in dict.fromkeys(federations) if stage not in self.full.get(m, {})]
+        place = {self._names(m): m for m in wanted}
+
+        def keep(task: Task, trained: Trained) -> None:
+            self.full.setdefault(place[task.clients], {})[stage] = trained
+            self._tell(task, trained)
+
+        asked = self.asked
+        self.trainings.train(
+            [Task(self._names(m), asked.settings, stage, asked.most_records) for m in wanted], keep
+        )
+
+    def _tell(self, task: Task, trained: Trained) -> None:
+        """Progress: the best so far among full rehearsals, limits left aside."""
+        self.done += 1
+        goal, full = self.asked.goal, task.stage not in _SHORT_STAGES
+        known = full and all(name in trained.final for name in goal.weights)
+        self.control.report(1, -goal.value(trained.final) if known else math.inf)
+
+    # -- judging -----------------------------------------------------------------------------------
+
+    def performance(self, members: Members, role: str = "federation") -> Performance:
+        """A federation's full rehearsals so far."""
+        return performance(role, self._names(members), self.full[members])
+
+    def values(self, members: Members) -> dict[str, float]:
+        """Means over its stages, of the goal's metrics.
+
+        Stages differ for all federations alike; what the references say of that is taken out where stages are missing.
+        """
+        goal, mine = self.asked.goal, self.full[members]
+        every = sorted({stage for m in self.references for stage in self.full.get(m, {})})
+        found = {}
+        for name in goal.metrics:
+            means = {
+                s: float(
+                    np.mean(
+                        [self.full[m][s].final[name] for m in self.references if s in self.full.get(m, {})]
+                    )
+                )
+                for s in every
+            }
+            level = float(np.mean(list(means.values())))
+            found[name] = (
+                float(np.mean([t.final[name] - means.get(s, level) for s, t in mine.items()])) + level
+            )
+        return found
+
+    def bounds(self) -> dict[str, float]:
+        """Limits as numbers; ``random`` is the mean of the references."""
+        found = {}
+        for name, limit in self.asked.goal.limits.items():
+            found[name] = (
+                float(np.mean([self.values(m)[name] for m in self.references if m in self.full]))
+                if limit == RANDOM
+                else float(limit)
+            )
+        return found
+
+    def margins(self, members: Members) -> dict[str, float]:
+        """By how much each limit is tightened: standard errors of this federation's own interval."""
+        if not self.asked.goal.limits or not self.asked.margin:
+            return {}
+        mine = self.performance(members)
+        others = [self.performance(m, "random") for m in self.references if m != members and m in self.full]
+        first = with_figures([mine, *others])[0]
+        found = {}
+        for name, limit in self.asked.goal.limits.items():
+            if limit == RANDOM:
+                error = compare(mine, others, name).error if others else math.nan
+            else:
+                figure = first.figure(name)
+                error = max(figure.high - figure.value, figure.value - figure.low) / _REACH
+            found[name] = self.asked.margin * error if math.isfinite(error) else 0.0
+        return found
+
+    def missing(self, members: Members) -> float:
+        """By how much a federation misses its tightened limits, all together."""
+        return sum(
+            self.asked.goal.misses(self.values(members), self.bounds(), self.margins(members)).values()
+        )
+
+    def loss(self, members: Members) -> float:
+        """Loss of a federation by its full rehearsals, limits tightened."""
+        return self.asked.goal.loss(self.values(members), self.bounds(), self.margins(members))
+
+    def ranked(self) -> list[tuple[float, Members]]:
+        """Federations in full rehearsals, those of more stages first, then by loss."""
+        most = max(len(stages) for stages in self.full.values())
+        return sorted(
+            ((self.loss(m), m) for m in self.full),
+            key=lambda entry: (len(self.full[entry[1]]) < most, entry[0], entry[1]),
+        )
