@@ -22,15 +22,16 @@ from ..estimation.estimates import Estimates
 from ..schema.schema import Schema
 from .model import Grid, Model, shares_of
 from .values import Values
+from .within import scaled_columns
 
 Floats = npt.NDArray[np.float64]
 Records = npt.NDArray[np.int16]
 
 #: Records and sweeps with which the pool's model, and then each client's, is learnt.
 POOL_RECORDS, POOL_SWEEPS = 10_000, 16
-CLIENT_RECORDS, CLIENT_SWEEPS = 3_000, 10
+CLIENT_RECORDS, CLIENT_SWEEPS = 3_000, 5
 #: Sweeps that make a double's records independent of the pool's, and that fit them to the client's counts.
-_FRESH, _FIT = 2, 5
+_FRESH, _FIT = 1, 3
 #: Threads that draw; the loops are compiled and hold no lock.
 _THREADS = 2
 #: What a file says of itself: these keys in the metadata of its Parquet.
@@ -158,6 +159,8 @@ class Drawer:
         self.model = Model.fit(
             self.grid, self.base, records=POOL_RECORDS, sweeps=POOL_SWEEPS, seed=_seed(seed, "pool")
         )
+        #: Where numbers lie within their bins: as in the pool, since a client's own tables are too noisy for it.
+        self.scaled = scaled_columns(self.values, self.model, self.base)
 
     def shares(self, cells: Floats) -> Floats:
         """Shares of each table, with nothing where no record can be."""
@@ -189,7 +192,7 @@ class Drawer:
         """The double of a client, of at most so many records."""
         count = self.records_of(client) if records is None else min(records, self.records_of(client))
         rng = np.random.default_rng(_seed(self.seed, f"values of {client}"))
-        return self.values.frame(self.codes(client, count), rng)[0]
+        return self.values.frame(self.codes(client, count), rng, self.scaled)[0]
 
 
 def _seed(seed: int, what: str) -> int:

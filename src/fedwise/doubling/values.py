@@ -9,9 +9,10 @@ value gives are moved to the nearest ones that some value does, so reading a dou
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -48,11 +49,22 @@ class Group:
         Possible values, a column for each source.
     codes
         Shape (possible values, variables): what the schema makes of them.
+    sizes
+        Levels of each variable.
     """
 
     variables: tuple[int, ...]
     rows: pl.DataFrame
     codes: Records
+    sizes: tuple[int, ...]
+
+
+class Chooser(Protocol):
+    """Chooses among the possible values of a group."""
+
+    def draw(self, rows: Records, rng: np.random.Generator) -> Ints:
+        """The place of a possible value for each record."""
+        ...
 
 
 class Values:
@@ -86,15 +98,27 @@ class Values:
                 allowed &= both
         return allowed
 
-    def frame(self, rows: Records, rng: np.random.Generator) -> tuple[pl.DataFrame, Records]:
+    def frame(
+        self, rows: Records, rng: np.random.Generator, drawn: Mapping[int, Chooser] | None = None
+    ) -> tuple[pl.DataFrame, Records]:
         """Values for records of codes, shape (records, variables), and the codes they give.
 
         The two differ only where no value gives a record's codes.
+
+        Parameters
+        ----------
+        drawn
+            Who chooses among the possible values of a group, by its number; see `fedwise.doubling.within`. Without one
+            all are equally likely.
         """
         rows = rows.copy()
         parts = []
-        for group in self.groups:
+        for number, group in enumerate(self.groups):
             chosen = _choose(group, rows, rng)
+            if drawn is not None and number in drawn:
+                better = drawn[number].draw(rows, rng)
+                fits = (group.codes[better] == rows[:, group.variables]).all(axis=1)
+                chosen = np.where(fits, better, chosen)
             rows[:, group.variables] = group.codes[chosen]
             parts.append(group.rows[chosen])
         return pl.concat(parts, how="horizontal"), rows
@@ -139,7 +163,9 @@ def _solve(schema: Schema, names: tuple[str, ...]) -> Group:
         raise FedwiseError(
             f"schema '{schema.name}' must let some value of '{names[0]}' pass its filter and domains; check its rules"
         )
-    return Group(variables, rows.filter(pl.Series(valid)), codes[valid])
+    return Group(
+        variables, rows.filter(pl.Series(valid)), codes[valid], tuple(column.size for column in columns)
+    )
 
 
 def _candidates(name: str, columns: Sequence[Column], rules: Iterable[Rule]) -> pl.Series:
@@ -212,14 +238,23 @@ def _codes(column: Column, rows: pl.DataFrame) -> Records:
 
 def _choose(group: Group, rows: Records, rng: np.random.Generator) -> Ints:
     """For each record one of the possible values that give its codes, each as likely as the others."""
-    wanted, inverse, counts = np.unique(
-        rows[:, group.variables], axis=0, return_inverse=True, return_counts=True
-    )
-    chosen = np.zeros(len(rows), np.int64)
-    order = np.argsort(inverse.ravel(), kind="stable")
-    ends = np.cumsum(counts)
-    for codes, first, end in zip(wanted, ends - counts, ends, strict=True):
-        off = (group.codes != codes).sum(axis=1)
-        fitting = np.flatnonzero(off == off.min())
-        chosen[order[first:end]] = fitting[rng.integers(len(fitting), size=end - first)]
-    return chosen
+    wanted = _keys(rows[:, group.variables], group.sizes)
+    keys = _keys(group.codes, group.sizes)
+    order = np.argsort(keys, kind="stable")
+    first, end = np.searchsorted(keys[order], wanted), np.searchsorted(keys[order], wanted, side="right")
+    for key in np.unique(wanted[first == end]):
+        # No value gives these codes: those of the nearest ones are taken.
+        at = np.flatnonzero(wanted == key)
+        off = (group.codes != rows[at[0], group.variables]).sum(axis=1)
+        nearest = int(keys[np.argmin(off)])
+        first[at], end[at] = np.searchsorted(keys[order], [nearest, nearest + 1])
+    places = first + (rng.random(len(rows)) * (end - first)).astype(np.int64)
+    return np.asarray(order[places], dtype=np.int64)
+
+
+def _keys(codes: Records, sizes: tuple[int, ...]) -> Ints:
+    """One number for each combination of codes."""
+    keys = np.zeros(len(codes), np.int64)
+    for at, size in enumerate(sizes):
+        keys = keys * size + codes[:, at]
+    return keys

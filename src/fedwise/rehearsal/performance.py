@@ -15,6 +15,7 @@ from scipy import special
 from ..errors import FedwiseError, nearest
 from ..files import decode, read_bytes, write_new
 from ..objective.metric import parse
+from .judging import GroupRates
 
 FORMAT = "fedwise/rehearsal/1"
 #: Two-sided normal quantile of the intervals: 90%.
@@ -65,6 +66,8 @@ class Performance(msgspec.Struct, frozen=True, kw_only=True):
         Metrics with intervals.
     curve
         Rounds tested, and the mean over stages of some metrics at each: ``{"round": […], "auc": […]}``.
+    groups
+        Rates of every group of every sensitive attribute, at ½ and at the rate-matched threshold, means over stages.
     """
 
     role: str
@@ -73,6 +76,7 @@ class Performance(msgspec.Struct, frozen=True, kw_only=True):
     values: dict[str, tuple[float, ...]]
     figures: tuple[Figure, ...] = ()
     curve: dict[str, tuple[float, ...]] = {}
+    groups: tuple[GroupRates, ...] = ()
 
     def value(self, metric: str) -> float:
         """Expected value of a metric; a gap's attribute may be left out where there is only one."""
@@ -166,6 +170,26 @@ class Rehearsed(msgspec.Struct, frozen=True, kw_only=True):
             for figure in one.figures
         ]  # fmt: skip
         return pl.DataFrame(lines)
+
+    def groups_to_frame(self) -> pl.DataFrame:
+        """A row for each federation, sensitive attribute, group and threshold."""
+        return pl.DataFrame(
+            [
+                {"role": one.role, "clients": " ".join(one.clients), **msgspec.structs.asdict(group)}
+                for one in self.performances
+                for group in one.groups
+            ]
+        )
+
+    def curves_to_frame(self) -> pl.DataFrame:
+        """Learning curves: a row for each federation and round tested."""
+        return pl.DataFrame(
+            [
+                {"role": one.role, "clients": " ".join(one.clients), **dict(zip(one.curve, point, strict=True))}
+                for one in self.performances
+                for point in zip(*one.curve.values(), strict=True)
+            ]
+        )
 
     def __str__(self) -> str:
         lines = [f"federation   {', '.join(self.federation.clients)}", f"values with {INTERVAL}"]

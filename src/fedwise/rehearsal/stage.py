@@ -12,25 +12,23 @@ from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from ..cache import Cache
 from ..doubling.draw import Drawer
 from ..doubling.model import Model
+from ..doubling.within import scaled_columns
 from ..errors import FedwiseError, PoolError, nearest
 from ..estimation import Releases
 from ..training.encoding import Encoder, Rows
 from ..training.federation import Prepared
 from .fission import fission
-
-Floats = npt.NDArray[np.float64]
-Records = npt.NDArray[np.int16]
+from .judging import Judges
 
 #: Name of the judging population among a stage's clients; no client can have it.
 TARGET = "\0target"
 #: Records of that population.
-JUDGED = 20_000
-_SWEEPS, _FRESH, _FIT = 16, 5, 5
+JUDGED = 30_000
+_SWEEPS, _FRESH = 16, 3
 
 
 class Stage:
@@ -98,12 +96,11 @@ class Stage:
         return self.encoder.encode(self.drawer.frame(client, count), client=client)
 
     @cached_property
-    def judges(self) -> Rows:
-        """Records of the target population, with labels drawn evenly along their chances.
+    def judges(self) -> Judges:
+        """The target population, each of its records with its chance of the positive class.
 
-        A label drawn at random would blur the rates of small groups. Records are put in order of group and chance,
-        and labels are taken systematically along it: any stretch of the order has as many positives as its chances
-        say, to within one.
+        Its records are the model's own. Fitted to the tables' counts one by one, as a double's are, they would lose
+        some of the structure by which a model tells the classes apart.
         """
         estimates, drawer = self._judging, self.drawer
         shares = drawer.shares(estimates.cells[self._target].sum(axis=0))
@@ -115,34 +112,20 @@ class Stage:
             seed=_seed(self.seed, 0, "judge"),
         )
         rows = model.sample(self.judged, sweeps=_FRESH, seed=_seed(self.seed, 1, "judge"))
-        rows = model.refined(rows, shares * self.judged, sweeps=_FIT, seed=_seed(self.seed, 2, "judge"))
         rng = np.random.default_rng(_seed(self.seed, 3, "judge"))
-        label(
-            rows,
-            model.chances(rows, estimates.schema.target),
-            estimates.schema.target,
-            estimates.schema.sensitive,
-            rng,
-        )
-        return self.encoder.encode(drawer.values.frame(rows, rng)[0])
+        frame, rows = drawer.values.frame(rows, rng, scaled_columns(drawer.values, model, shares))
+        target = estimates.schema.target
+        chance = model.chances(rows, target)[:, :2]
+        # Records whose target is neither class are left out, as the encoder leaves them out.
+        chance = chance[rows[:, target] < 2]
+        total = np.maximum(chance.sum(axis=1), 1e-300)
+        names = tuple(estimates.schema.columns[v].labels for v in estimates.schema.sensitive)
+        return Judges(self.encoder.encode(frame), chance[:, 1] / total, self.encoder.attributes, names)
 
     def prepared(self, clients: Sequence[str]) -> Prepared:
-        """What the trainer takes: these clients' doubles, judged on the target population alone."""
-        return Prepared(
-            self.encoder, {client: self.rows(client) for client in clients}, {TARGET: self.judges}
-        )
-
-
-def label(
-    rows: Records, chances: Floats, target: int, sensitive: Sequence[int], rng: np.random.Generator
-) -> None:
-    """Give records of two classes labels in proportion to their chances, evenly along group and chance; in place."""
-    if chances.shape[1] != 2:
-        return
-    positive = chances[:, 1]
-    order = np.lexsort([positive, *(rows[:, variable].astype(np.float64) for variable in sensitive)])
-    running = np.cumsum(positive[order]) + rng.random()
-    rows[order, target] = np.diff(np.floor(np.concatenate([[running[0] - positive[order[0]]], running])))
+        """What the trainer takes: these clients' doubles. It tests on one record only; `judges` do the judging."""
+        one = self.judges.rows.take(np.zeros(1, np.int64))
+        return Prepared(self.encoder, {client: self.rows(client) for client in clients}, {TARGET: one})
 
 
 def _seed(seed: int, number: int, what: str) -> int:

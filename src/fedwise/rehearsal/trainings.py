@@ -21,11 +21,12 @@ import numpy as np
 from ..errors import FedwiseError
 from ..estimation import Releases
 from ..files import write_new
-from ..objective.metric import Metric
 from ..training.encoding import Encoder
-from ..training.records import Record
+from ..training.local import predict
+from ..training.model import Model
 from ..training.settings import Training
-from ..training.simulate import simulate
+from ..training.simulate import Config, Progress, simulate
+from .judging import GroupRates, mean_rates
 from .performance import Performance
 from .stage import JUDGED, Stage
 
@@ -50,10 +51,13 @@ class Trained(msgspec.Struct, frozen=True):
         Metrics of the last round on the judging population, by full name.
     curve
         Rounds tested, and some metrics at each: ``{"round": […], "auc": […]}``.
+    groups
+        Rates of every group of every sensitive attribute.
     """
 
     final: dict[str, float]
     curve: dict[str, tuple[float, ...]]
+    groups: tuple[GroupRates, ...] = ()
 
 
 class Task(NamedTuple):
@@ -182,9 +186,9 @@ class Trainings:
         # Rehearsed noise protects nobody and needs no entropy: it is drawn from the seed, as all else.
         config = msgspec.structs.replace(
             settings.config(), seed=(settings.seed or 0) + task.stage, replicates=0,
-            evaluate_every=max(1, settings.rounds // _POINTS), simulated=settings.epsilon is not None,
+            evaluate_every=settings.rounds, simulated=settings.epsilon is not None,
         )  # fmt: skip
-        return _trained(simulate(stage.prepared(task.clients), task.clients, config).records)
+        return judged(stage, task.clients, config)
 
     def _stage(self, place: _Place) -> Stage:
         if place not in self._stages:
@@ -210,7 +214,10 @@ class Trainings:
             self.made += 1
             if self._path is None:
                 return
-            line = msgspec.json.encode({"key": key, "final": found.final, "curve": found.curve}) + b"\n"
+            line = msgspec.json.encode(
+                {"key": key, "final": found.final, "curve": found.curve, "groups": found.groups}
+            )
+            line += b"\n"
             try:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
                 with self._path.open("ab") as file:
@@ -250,23 +257,28 @@ def performance(
         curve={
             name: tuple(np.mean([curve[name] for curve in curves], axis=0).tolist()) for name in curves[0]
         },
+        groups=mean_rates([trained[number].groups for number in numbers]),
     )
 
 
-def _trained(records: Sequence[Record]) -> Trained:
-    """The metrics of the last round by full name, and the learning curve."""
-    judged = [record for record in records if record.rows == "all"]
-    last = max(record.round for record in judged)
-    final = {}
-    for record in judged:
-        if record.round == last:
-            base, _, threshold = record.metric.partition("@")
-            final[str(Metric(base, record.attribute, threshold))] = record.value
-    rounds = sorted({record.round for record in judged})
-    curve: dict[str, tuple[float, ...]] = {"round": tuple(map(float, rounds))}
+def judged(stage: Stage, clients: Sequence[str], config: Config) -> Trained:
+    """Train one federation on a stage's doubles, and let the stage's judges look at it along the way."""
+    judges = stage.judges
+    model = Model.named(config.model, stage.encoder.width)
+    every = max(1, config.rounds // _POINTS)
+    points: dict[int, dict[str, float]] = {}
+
+    def look(now: Progress) -> None:
+        if now.round % every == 0 and now.round < config.rounds:
+            points[now.round] = judges.curve(predict(model, now.parameters, judges.rows, engine=config.engine))
+
+    done = simulate(stage.prepared(clients), clients, config, model=model, on_round=look)
+    final, groups = judges.measure(predict(model, done.parameters, judges.rows, engine=config.engine))
+    points[config.rounds] = final
+    curve: dict[str, tuple[float, ...]] = {"round": tuple(map(float, sorted(points)))}
     for metric in _CURVES:
-        curve[metric] = tuple(r.value for r in judged if r.metric == metric and not r.attribute)
-    return Trained(final, curve)
+        curve[metric] = tuple(points[number][metric] for number in sorted(points))
+    return Trained(final, curve, tuple(groups))
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -275,12 +287,15 @@ class _Line(msgspec.Struct, frozen=True):
     key: str
     final: dict[str, float | None]
     curve: dict[str, tuple[float | None, ...]]
+    groups: tuple[dict[str, str | float | None], ...] = ()
 
     @property
     def trained(self) -> Trained:
+        rates = [{n: math.nan if v is None else v for n, v in group.items()} for group in self.groups]
         return Trained(
             {name: _number(value) for name, value in self.final.items()},
             {name: tuple(map(_number, values)) for name, values in self.curve.items()},
+            tuple(msgspec.convert(group, GroupRates) for group in rates),
         )
 
 

@@ -39,8 +39,8 @@ class Ranking:
     up: Floats
 
     @classmethod
-    def of(cls, scores: npt.NDArray[Any], y: npt.NDArray[np.bool_]) -> Ranking:
-        """Sort rows by score."""
+    def of(cls, scores: npt.NDArray[Any], y: npt.NDArray[np.bool_] | Floats) -> Ranking:
+        """Sort rows by score; `y` is whether the target is 1, or the chance that it is."""
         order = np.argsort(scores, kind="stable")
         ordered, truth = scores[order], y[order]
         first = (

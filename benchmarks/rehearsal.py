@@ -1,0 +1,125 @@
+"""Benchmark of rehearsals: what training on doubles says of federations, beside what training on their rows gives.
+
+    python benchmarks/rehearsal.py [--pools income2018 ...] [--sizes 5 10] [--eps inf 1 0.3 0.1] [--number 40]
+                                   [--stages 2] [--out DIR] [--quick] [--tables]
+
+Random federations are trained twice on rows (two seeds: the ceiling is what one says of the other), rehearsed from
+releases with simulated noise, and forecast. Clients train on at most 3,000 rows each; tables come from all their training
+rows; models are tested on held-out rows of all clients. Parts are written as they finish, so a run that was stopped
+goes on where it was, and several runs may fill one folder. `--tables` only prints the tables of what there is and
+writes docs/results/rehearsal.md.
+
+**What was chosen on what.** Doubles, rehearsals and forecasts were worked on with the pools of `CALIBRATED` and
+their noise; the model gap behind the intervals is calibrated on these alone. The other pools were run for the report.
+Needs the census records in ../shared/data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import rehearsal_tables
+from rehearsal_pools import AREAS, DATA, ROWS, STATES, Real, Trained, federations, load, settings
+
+from fedwise.estimation import estimate
+from fedwise.forecasting import ALL, Forecaster, Settings
+from fedwise.pool.pool import Pool
+from fedwise.rehearsal.workflow import rehearse
+
+POOLS = (*STATES, *AREAS)
+
+
+def part(folder: Path, name: str, epsilon: float, noise: int, kind: str) -> Path:
+    """File of one part."""
+    return folder / f"{name}.{epsilon:g}.{noise}.{kind}.json"
+
+
+def run_real(real: Real, sizes: list[int], number: int, folder: Path) -> None:
+    """Train every federation on rows, twice."""
+    trained = Trained(real, folder)
+    for seed in (0, 1):
+        for size in sizes:
+            for members in federations(real.clients, size, number):
+                trained(members, seed)
+
+
+def run_rehearsal(real: Real, pool: Pool, path: Path, sizes: list[int], number: int, stages: int) -> None:
+    """Rehearse every federation."""
+    members = [m for size in sizes for m in federations(real.clients, size, number)]
+    found = rehearse(
+        pool, members, settings(real.name), random=0, everyone=False, stages=stages, records=ROWS
+    )
+    found.save(path)
+
+
+def run_forecast(real: Real, pool: Pool, path: Path, sizes: list[int], number: int) -> None:
+    """Forecast every federation."""
+    made = Forecaster(estimate(pool), settings=Settings.for_model("mlp"))
+    members = [m for size in sizes for m in federations(real.clients, size, number)]
+    values = made.values(np.stack([made.rows[made.positions(m)].sum(axis=0) for m in members]), ALL)
+    lines = [
+        {"clients": m, "metrics": dict(zip(ALL, row.tolist(), strict=True))}
+        for m, row in zip(members, values, strict=True)
+    ]
+    path.write_text(json.dumps(lines))
+
+
+def run(args: argparse.Namespace) -> None:
+    """Everything that is not there yet."""
+    args.out.mkdir(parents=True, exist_ok=True)
+    for name in args.pools:
+        real = load(name)
+        rates = args.out / f"{name}.rates.json"
+        rates.write_text(json.dumps(real.label_rates))
+        began = time.process_time()
+        run_real(real, args.sizes, args.number, args.out)
+        say(f"{name}: {len(real.clients)} clients, trained, {time.process_time() - began:.0f} s")
+        for epsilon in args.eps:
+            pool = real.pool(epsilon, args.noise)
+            path = part(args.out, name, epsilon, args.noise, "forecast")
+            if not path.exists():
+                run_forecast(real, pool, path, args.sizes, args.number)
+            path = part(args.out, name, epsilon, args.noise, "rehearsal")
+            if not path.exists():
+                began = time.process_time()
+                run_rehearsal(real, pool, path, args.sizes, args.number, args.stages)
+                say(f"{name} ε={epsilon:g}: rehearsed, {time.process_time() - began:.0f} s")
+
+
+def say(text: str) -> None:
+    """Progress, on standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    """Run, then print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--pools", nargs="+", choices=POOLS, default=list(POOLS))
+    parser.add_argument("--sizes", nargs="+", type=int, default=[5, 10])
+    parser.add_argument("--eps", nargs="+", type=float, default=[1.0, math.inf, 0.3, 0.1])
+    parser.add_argument("--number", type=int, default=40, help="random federations of each size")
+    parser.add_argument("--stages", type=int, default=2)
+    parser.add_argument("--noise", type=int, default=0, help="seed of the releases' noise")
+    parser.add_argument("--out", type=Path, default=Path("rehearsal-parts"))
+    parser.add_argument("--quick", action="store_true", help="two pools, one size, one epsilon, 12 federations")
+    parser.add_argument("--tables", action="store_true", help="only the tables of what there is")
+    args = parser.parse_args()
+    if not DATA.exists():
+        say(f"census records are not at {DATA.name}; nothing to measure")
+        return 0
+    if args.quick:
+        args.pools, args.sizes, args.eps, args.number = ["income2018", "poverty_ny"], [5], [1.0], 12
+    if not args.tables:
+        run(args)
+    print(rehearsal_tables.text(rehearsal_tables.read(args.out)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

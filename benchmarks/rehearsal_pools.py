@@ -1,0 +1,180 @@
+"""Pools of the rehearsal's benchmark: census tasks with states as clients, areas as clients, and what training gives."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import polars as pl
+
+import fedwise as fw
+from fedwise.data import acs, pums
+from fedwise.data.split import split_all
+from fedwise.objective.metric import Metric
+from fedwise.owner.noise import add_simulated_noise, no_noise
+from fedwise.owner.tables import Tables, count
+from fedwise.planning import plan
+from fedwise.pool.pool import Pool
+from fedwise.schema.schema import Column, Role, Schema
+from fedwise.training.federation import Prepared, prepare
+from fedwise.training.simulate import simulate
+
+DATA = Path(__file__).parents[1].parent / "shared" / "data"
+_PERSONS = "acs2024_person.parquet"
+#: Tasks with states as clients: task, file, year.
+STATES = {
+    "income2018": ("income", "acs2018_income.parquet", 2018),
+    "travel2024": ("travel_time", _PERSONS, 2024),
+    "employment2024": ("employment", _PERSONS, 2024),
+    "coverage2024": ("public_coverage", _PERSONS, 2024),
+    "income2024": ("income", _PERSONS, 2024),
+}
+#: Pools with areas (PUMAs) as clients and race as sensitive attribute: state, rows, target.
+AREAS = {
+    "poverty_ny": ("NY", ("AGEP > 16", "POVPIP >= 0"), "POVPIP < 150"),
+    "fulltime_fl": ("FL", ("17 < AGEP < 65",), "WKHP >= 35"),
+}
+_AREA_FEATURES = ("AGEP", "SCHL", "MAR", "DIS", "CIT", "SEX", "NATIVITY")
+#: Least rows of an area that is a client.
+_AREA_ROWS = 600
+#: Pools on which the intervals were calibrated; the others check them.
+CALIBRATED = ("income2018", "travel2024", "poverty_ny")
+#: How federations train: at most so many rows a client, and the rest.
+ROWS = 3_000
+#: Held-out rows of all clients that the trained models are tested on.
+TESTED = 40_000
+
+
+def settings(name: str) -> fw.Training:
+    """How the federations of a pool are trained; the tables are those of the training rows, so none are held out."""
+    return fw.Training(rounds=20, lr=1e-3 if name in AREAS else 3e-4, test=0.0, replicates=0)
+
+
+@dataclass(frozen=True, eq=False)
+class Real:
+    """A pool's records: exact tables of the training rows, and rows to train and test on."""
+
+    name: str
+    schema: Schema
+    clients: tuple[str, ...]
+    exact: np.ndarray
+    prepared: Prepared
+
+    def pool(self, epsilon: float, seed: int) -> Pool:
+        """Releases with simulated noise under the default plan."""
+        made = plan(self.schema, epsilon)
+        rows = [
+            no_noise(Tables(made.layout, exact))
+            if math.isinf(epsilon)
+            else add_simulated_noise(
+                Tables(made.layout, exact), made.sigmas, np.random.default_rng([seed, i, 0xD0])
+            )
+            for i, exact in enumerate(self.exact)
+        ]
+        return Pool(self.clients, made, np.stack([np.asarray(row) for row in rows]), simulated=made.private)
+
+    @property
+    def label_rates(self) -> dict[str, float]:
+        """Share of positives among each client's training rows."""
+        return {client: float(rows.y.mean()) for client, rows in self.prepared.train.items()}
+
+
+def load(name: str, *, cap: int | None = None) -> Real:
+    """Read a pool. With `cap` each client keeps at most so many rows, for tables and training alike."""
+    frames, schema = _areas(*AREAS[name]) if name in AREAS else _states(*STATES[name])
+    if cap is not None:
+        frames = {client: f.sample(min(cap, f.height), seed=1) for client, f in frames.items()}
+    train, _ = split_all(frames, 0.2, seed=0)
+    layout = plan(schema, math.inf).layout
+    exact = np.stack([count(schema.encode(rows), layout).exact for rows in train.values()])
+    prepared = prepare(frames, schema, test=0.2, seed=0)
+    held = sum(map(len, prepared.test.values()))
+    share = min(1.0, TESTED / held)
+    kept = {client: min(ROWS, len(rows)) for client, rows in prepared.train.items()}
+    thin = Prepared(
+        prepared.encoder,
+        {client: _part(rows, kept[client], client) for client, rows in prepared.train.items()},
+        {client: _part(rows, round(len(rows) * share), client) for client, rows in prepared.test.items()},
+    )
+    return Real(name, schema, tuple(train), exact, thin)
+
+
+def federations(clients: Sequence[str], size: int, number: int, seed: int = 0) -> list[tuple[str, ...]]:
+    """Distinct random federations."""
+    rng = np.random.default_rng([seed, size, 0xFED])
+    found: dict[tuple[str, ...], None] = {}
+    while len(found) < min(number, math.comb(len(clients), size)):
+        places = np.sort(rng.choice(len(clients), size, replace=False))
+        found[tuple(clients[i] for i in places)] = None
+    return list(found)
+
+
+def train(real: Real, members: Sequence[str], seed: int) -> dict[str, float]:
+    """Metrics of a federation trained on its rows, by full name, on the held-out rows of all clients."""
+    config = settings(real.name).config()
+    config = msgspec.structs.replace(config, seed=seed, evaluate_every=config.rounds)
+    found = simulate(real.prepared, members, config).records
+    last = [r for r in found if r.round == config.rounds and r.rows == "all"]
+    return {
+        str(Metric(base, r.attribute, threshold)): r.value
+        for r in last
+        for base, _, threshold in [r.metric.partition("@")]
+    }
+
+
+class Trained:
+    """Trained metrics by federation and seed, kept in a file: a run that was stopped goes on where it was."""
+
+    def __init__(self, real: Real, folder: Path) -> None:
+        self.real, self.path = real, folder / f"{real.name}.trained.jsonl"
+        self.known: dict[tuple[tuple[str, ...], int], dict[str, float]] = {}
+        if self.path.exists():
+            for line in self.path.read_text().splitlines():
+                entry = json.loads(line)
+                self.known[tuple(entry["clients"]), entry["seed"]] = entry["metrics"]
+
+    def __call__(self, members: tuple[str, ...], seed: int) -> dict[str, float]:
+        """Metrics of one training."""
+        if (members, seed) not in self.known:
+            found = train(self.real, members, seed)
+            with self.path.open("a") as file:
+                file.write(json.dumps({"clients": members, "seed": seed, "metrics": found}) + "\n")
+            self.known[members, seed] = found
+        return self.known[members, seed]
+
+
+def _part(rows: object, size: int, client: str) -> object:
+    index = np.random.default_rng([len(client), *client.encode()]).permutation(len(rows))[:size]  # type: ignore[arg-type]
+    return rows.take(np.sort(index))  # type: ignore[attr-defined]
+
+
+def _states(task: str, file: str, year: int) -> tuple[dict[str, pl.DataFrame], Schema]:
+    loaded = acs.read(task, DATA / file, features="paper", year=year)
+    return loaded.clients, loaded.schema
+
+
+def _areas(state: str, where: tuple[str, ...], target: str) -> tuple[dict[str, pl.DataFrame], Schema]:
+    schema = Schema(
+        name="areas",
+        columns=(
+            *(pums.column(name, role=Role.FEATURE) for name in _AREA_FEATURES),
+            Column(name="WHITE", role=Role.SENSITIVE, rule="RAC1P == 1"),
+            Column(name="LABEL", role=Role.TARGET, rule=target),
+        ),
+        where=where,
+    )
+    source = target.split()[0]
+    rows = pl.scan_parquet(DATA / _PERSONS).filter(pl.col("ST").cast(pl.String) == state)
+    frame = (
+        rows.select("PUMA", *dict.fromkeys((*_AREA_FEATURES, "RAC1P", source)))
+        .with_columns(pl.col(source).fill_null(-1))
+        .collect()
+    )
+    parts = frame.partition_by("PUMA", as_dict=True, include_key=False)
+    clients = {f"{state}-{int(key[0]):05d}": schema.select_rows(part) for key, part in sorted(parts.items())}
+    return {name: part for name, part in clients.items() if part.height >= _AREA_ROWS}, schema

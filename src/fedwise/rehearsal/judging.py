@@ -1,0 +1,131 @@
+"""Judging: metrics of scores on artificial people, each of whom counts in both classes by the chance of either.
+
+A drawn label is a coin tossed again; the chance is what it was tossed with. Counting every record as positive by its
+chance and as negative by the rest removes the labels' own noise, which blurs the rates of small groups most.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ..objective.metric import DECISIONS, Metric
+from ..training.confusion import fairness, overall
+from ..training.encoding import Rows
+from ..training.model import Vector
+from ..training.ranking import Ranking, decide, probability
+
+Floats = npt.NDArray[np.float64]
+
+
+class GroupRates(msgspec.Struct, frozen=True):
+    """One group of people: how large, how often positive, and what the model decides about it.
+
+    `threshold` is empty for ½ and ``rate`` for the rate-matched one; `share` and `label_rate` are the population's.
+    """
+
+    attribute: str
+    level: str
+    threshold: str
+    share: float
+    label_rate: float
+    positive_rate: float
+    recall: float
+    false_positive_rate: float
+    accuracy: float
+
+
+@dataclass(frozen=True, eq=False)
+class Judges:
+    """The people who judge.
+
+    Parameters
+    ----------
+    rows
+        Their records, as the model reads them.
+    chance
+        Shape (rows,): chance of the positive class.
+    attributes, levels
+        Names of the sensitive attributes, and of the levels of each.
+    """
+
+    rows: Rows
+    chance: Floats
+    attributes: tuple[str, ...]
+    levels: tuple[tuple[str, ...], ...]
+
+    def curve(self, scores: Vector) -> dict[str, float]:
+        """The metrics of a learning curve."""
+        ranking = Ranking.of(scores, self.chance)
+        found = overall(self._counts(scores > 0, None)[0])
+        return {"auc": ranking.auc(), "loss": self._loss(scores), **found}
+
+    def measure(self, scores: Vector) -> tuple[dict[str, float], list[GroupRates]]:
+        """Every metric by full name, at ½ and at the rate-matched threshold, and the rates of every group."""
+        ranking = Ranking.of(scores, self.chance)
+        p = probability(scores)
+        found = {
+            "loss": self._loss(scores),
+            "auc": ranking.auc(),
+            "brier": float((self.chance * (1 - p) ** 2 + (1 - self.chance) * p**2).mean()),
+            "calibration_error": ranking.calibration_error(),
+        }
+        groups: list[GroupRates] = []
+        for threshold, decided in (("", scores > 0), ("rate", decide(scores, *ranking.matched()))):
+            of_all = overall(self._counts(decided, None)[0])
+            found |= {str(Metric(name, "", threshold)): of_all[name] for name in DECISIONS}
+            for at, attribute in enumerate(self.attributes):
+                counts = self._counts(decided, at)
+                gaps = fairness(counts)
+                found |= {str(Metric(name, attribute, threshold)): gaps[name] for name in gaps}
+                groups += _rates(counts, attribute, self.levels[at], threshold)
+        return found, groups
+
+    def _counts(self, decided: npt.NDArray[np.generic], attribute: int | None) -> Floats:
+        """Expected records by group, class and decision: shape (groups, 2, 2)."""
+        yes = decided.astype(np.float64)
+        group = np.zeros(len(yes), np.int64) if attribute is None else self.rows.groups[attribute].astype(np.int64)
+        size = int(group.max(initial=0)) + 1
+        cells = [
+            np.bincount(group, chance * choice, size)
+            for chance in (1 - self.chance, self.chance)
+            for choice in (1 - yes, yes)
+        ]
+        return np.asarray(np.stack(cells, axis=1).reshape(size, 2, 2), dtype=np.float64)
+
+    def _loss(self, scores: Vector) -> float:
+        z = scores.astype(np.float64)
+        return float((np.logaddexp(0.0, z) - z * self.chance).mean()) if len(z) else math.nan
+
+
+def _rates(counts: Floats, attribute: str, levels: Sequence[str], threshold: str) -> list[GroupRates]:
+    total, out = float(counts.sum()), []
+    for level, table in zip(levels, counts, strict=False):
+        rows = float(table.sum())
+        if rows <= 0:
+            continue
+        of = overall(table)
+        negatives = float(table[0].sum())
+        out.append(
+            GroupRates(
+                attribute, level, threshold, rows / total, float(table[1].sum()) / rows, of["positive_rate"], of["recall"],
+                float(table[0, 1]) / negatives if negatives else math.nan, of["accuracy"],
+            )
+        )  # fmt: skip
+    return out
+
+
+def mean_rates(stages: Sequence[Sequence[GroupRates]]) -> tuple[GroupRates, ...]:
+    """The mean over stages of every group's rates, of the groups that all stages have."""
+    keys = [{(g.attribute, g.level, g.threshold): g for g in stage} for stage in stages]
+    fields = ("share", "label_rate", "positive_rate", "recall", "false_positive_rate", "accuracy")
+    return tuple(
+        GroupRates(*key, *(float(np.mean([getattr(stage[key], name) for stage in keys])) for name in fields))
+        for key in keys[0]
+        if all(key in stage for stage in keys)
+    )
