@@ -4,10 +4,10 @@
                                    [--stages 2] [--out DIR] [--quick] [--tables]
 
 Random federations are trained twice on rows (two seeds: the ceiling is what one says of the other), rehearsed from
-releases with simulated noise, and forecast. Clients train on at most 3,000 rows each; tables come from all their training
-rows; models are tested on held-out rows of all clients. Parts are written as they finish, so a run that was stopped
-goes on where it was, and several runs may fill one folder. `--tables` only prints the tables of what there is and
-writes docs/results/rehearsal.md.
+releases with simulated noise, and forecast. Clients train on at most 3,000 rows each; tables come from all their
+training rows; models are tested on held-out rows of all clients. Parts are written as they finish, so a run that was
+stopped goes on where it was, and several runs may fill one folder. `--tables` only prints the tables of what there is
+and writes docs/results/rehearsal.md.
 
 **What was chosen on what.** Doubles, rehearsals and forecasts were worked on with the pools of `CALIBRATED` and
 their noise; the model gap behind the intervals is calibrated on these alone. The other pools were run for the report.
@@ -35,33 +35,22 @@ from fedwise.rehearsal.workflow import rehearse
 POOLS = (*STATES, *AREAS)
 
 
-def part(folder: Path, name: str, epsilon: float, noise: int, kind: str) -> Path:
+def part(folder: Path, name: str, epsilon: float, noise: int, size: int, kind: str) -> Path:
     """File of one part."""
-    return folder / f"{name}.{epsilon:g}.{noise}.{kind}.json"
+    return folder / f"{name}.{epsilon:g}.{noise}.{size}.{kind}.json"
 
 
-def run_real(real: Real, sizes: list[int], number: int, folder: Path) -> None:
-    """Train every federation on rows, twice."""
-    trained = Trained(real, folder)
-    for seed in (0, 1):
-        for size in sizes:
-            for members in federations(real.clients, size, number):
-                trained(members, seed)
-
-
-def run_rehearsal(real: Real, pool: Pool, path: Path, sizes: list[int], number: int, stages: int) -> None:
+def run_rehearsal(real: Real, pool: Pool, path: Path, members: list[tuple[str, ...]], stages: int) -> None:
     """Rehearse every federation."""
-    members = [m for size in sizes for m in federations(real.clients, size, number)]
     found = rehearse(
         pool, members, settings(real.name), random=0, everyone=False, stages=stages, records=ROWS
     )
     found.save(path)
 
 
-def run_forecast(real: Real, pool: Pool, path: Path, sizes: list[int], number: int) -> None:
+def run_forecast(pool: Pool, path: Path, members: list[tuple[str, ...]]) -> None:
     """Forecast every federation."""
     made = Forecaster(estimate(pool), settings=Settings.for_model("mlp"))
-    members = [m for size in sizes for m in federations(real.clients, size, number)]
     values = made.values(np.stack([made.rows[made.positions(m)].sum(axis=0) for m in members]), ALL)
     lines = [
         {"clients": m, "metrics": dict(zip(ALL, row.tolist(), strict=True))}
@@ -71,25 +60,31 @@ def run_forecast(real: Real, pool: Pool, path: Path, sizes: list[int], number: i
 
 
 def run(args: argparse.Namespace) -> None:
-    """Everything that is not there yet."""
+    """Everything that is not there yet, one size and epsilon after the other over all pools."""
     args.out.mkdir(parents=True, exist_ok=True)
-    for name in args.pools:
-        real = load(name)
-        rates = args.out / f"{name}.rates.json"
-        rates.write_text(json.dumps(real.label_rates))
-        began = time.process_time()
-        run_real(real, args.sizes, args.number, args.out)
-        say(f"{name}: {len(real.clients)} clients, trained, {time.process_time() - began:.0f} s")
+    pools: dict[str, Real] = {}
+    for size in args.sizes:
         for epsilon in args.eps:
-            pool = real.pool(epsilon, args.noise)
-            path = part(args.out, name, epsilon, args.noise, "forecast")
-            if not path.exists():
-                run_forecast(real, pool, path, args.sizes, args.number)
-            path = part(args.out, name, epsilon, args.noise, "rehearsal")
-            if not path.exists():
-                began = time.process_time()
-                run_rehearsal(real, pool, path, args.sizes, args.number, args.stages)
-                say(f"{name} ε={epsilon:g}: rehearsed, {time.process_time() - began:.0f} s")
+            for name in args.pools:
+                places = {
+                    kind: part(args.out, name, epsilon, args.noise, size, kind) for kind in ("forecast", "rehearsal")
+                }
+                if all(path.exists() for path in places.values()):
+                    continue
+                real = pools.setdefault(name, pools.get(name) or load(name))
+                (args.out / f"{name}.rates.json").write_text(json.dumps(real.label_rates))
+                members = federations(real.clients, size, args.number)
+                trained, began = Trained(real, args.out), time.process_time()
+                for seed in (0, 1):
+                    for some in members:
+                        trained(some, seed)
+                say(f"{name} k={size}: trained, {time.process_time() - began:.0f} s")
+                pool, began = real.pool(epsilon, args.noise), time.process_time()
+                if not places["forecast"].exists():
+                    run_forecast(pool, places["forecast"], members)
+                if not places["rehearsal"].exists():
+                    run_rehearsal(real, pool, places["rehearsal"], members, args.stages)
+                say(f"{name} k={size} ε={epsilon:g}: rehearsed and forecast, {time.process_time() - began:.0f} s")
 
 
 def say(text: str) -> None:
@@ -107,7 +102,9 @@ def main() -> int:
     parser.add_argument("--stages", type=int, default=2)
     parser.add_argument("--noise", type=int, default=0, help="seed of the releases' noise")
     parser.add_argument("--out", type=Path, default=Path("rehearsal-parts"))
-    parser.add_argument("--quick", action="store_true", help="two pools, one size, one epsilon, 12 federations")
+    parser.add_argument(
+        "--quick", action="store_true", help="two pools, one size, one epsilon, 12 federations"
+    )
     parser.add_argument("--tables", action="store_true", help="only the tables of what there is")
     args = parser.parse_args()
     if not DATA.exists():

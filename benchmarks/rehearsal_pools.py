@@ -1,4 +1,4 @@
-"""Pools of the rehearsal's benchmark: census tasks with states as clients, areas as clients, and what training gives."""
+"""Pools of the rehearsal's benchmark: census tasks with states or areas as clients, and what training gives."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def read(folder: Path) -> pl.DataFrame:
     lines = []
     for path in sorted(folder.glob("*.rehearsal.json")):
         name, rest = path.name.split(".", 1)
-        epsilon, noise = rest.removesuffix(".rehearsal.json").rsplit(".", 1)
+        epsilon, noise, _ = rest.removesuffix(".rehearsal.json").rsplit(".", 2)
         trained = _trained(folder / f"{name}.trained.jsonl")
         rates = json.loads((folder / f"{name}.rates.json").read_text())
         forecast = {

@@ -1,4 +1,4 @@
-"""Stages: doubles and judges of a pool, repeatable, and labels that follow their chances."""
+"""Stages: doubles and judges of a pool, repeatable."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 import fedwise as fw
 from conftest import make_people
-from fedwise.rehearsal.stage import TARGET, Stage, label
+from fedwise.rehearsal.stage import TARGET, Stage
 from fedwise.training.encoding import Encoder
 
 
@@ -29,35 +29,24 @@ def test_doubles_train_and_the_pool_judges(pool, stage) -> None:
     assert prepared.clients == ("c1", "c3")
     assert len(prepared.train["c1"]) == pytest.approx(1200, abs=60)
     assert list(prepared.test) == [TARGET]
-    assert len(prepared.held_out) == 4_000
+    assert len(prepared.held_out) == 1
+    assert len(stage.judges.rows) == len(stage.judges.chance) == 4_000
     real = np.mean([Encoder(pool.plan.schema).encode(make_people(1500, seed=i)).y.mean() for i in range(4)])
-    assert stage.judges.y.mean() == pytest.approx(real, abs=0.03)
+    assert stage.judges.chance.mean() == pytest.approx(real, abs=0.03)
 
 
 def test_stages_repeat_and_differ_by_number(pool, stage) -> None:
     again = Stage(pool, stage.encoder, seed=1, share=0.8, judged=4_000)
     other = Stage(pool, stage.encoder, seed=1, number=1, share=0.8, judged=4_000)
     np.testing.assert_array_equal(again.rows("c0").hot, stage.rows("c0").hot)
-    assert not np.array_equal(other.judges.hot, stage.judges.hot)
+    assert not np.array_equal(other.judges.rows.hot, stage.judges.rows.hot)
 
 
 def test_records_may_be_bounded_and_the_target_chosen(pool, stage) -> None:
     made = Stage(pool, stage.encoder, target=["c2"], records=100, judged=500)
     assert len(made.rows("c0")) == 100
-    assert len(made.judges) == 500
+    assert len(made.judges.rows) == 500
     with pytest.raises(fw.FedwiseError, match="no client 'c9'"):
         Stage(pool, stage.encoder, target=["c9"])
     with pytest.raises(fw.FedwiseError, match="target must name at least one"):
         Stage(pool, stage.encoder, target=[])
-
-
-def test_labels_follow_chances_in_every_stretch() -> None:
-    rng = np.random.default_rng(2)
-    rows = np.stack([rng.integers(0, 2, 3000), np.zeros(3000, np.int64)], axis=1).astype(np.int16)
-    positive = rng.random(3000)
-    label(rows, np.stack([1 - positive, positive], axis=1), 1, (0,), rng)
-    assert set(np.unique(rows[:, 1])) == {0, 1}
-    for group in (0, 1):
-        for low in (0.0, 0.3, 0.7):
-            here = (rows[:, 0] == group) & (positive >= low) & (positive < low + 0.3)
-            assert abs(rows[here, 1].sum() - positive[here].sum()) <= 1.0

@@ -39,7 +39,7 @@ def pool(small_schema) -> fw.Pool:
 def found(pool) -> Rehearsed:
     return rehearse(
         pool, ["good0", "good1", "good2"], QUICK, random=6, alone=True, stages=3, judged=3_000, seed=4,
-        target=["good3"],
+        target=[f"good{i}" for i in range(4)],
     )  # fmt: skip
 
 

@@ -1,10 +1,10 @@
 """Within: where in its bin a number lies, read off the neighbouring bins.
 
-A schema's bins say how many records lie between two edges, not where, nor how the rest of a record changes within a bin.
+A schema's bins say how many records lie between two edges, not where, nor how the rest of a record changes within one.
 Spread evenly, the numbers of a double would jump at every edge, and a model that reads the number itself
 (``model = "scaled"``) would learn worse from it than from real rows. So
 
-- the cumulative distribution is interpolated smoothly between the edges (monotone cubic); in the first and the last bin,
+- the cumulative distribution is interpolated smoothly between the edges (monotone cubic); in the first and last bin,
   often wide and empty towards the outside, the density falls from that of the next bin;
 - the factors of the log-linear model, one for each bin, are taken for values at the middle of the bins and their
   logarithms interpolated in a line between: within a bin too, an employed person is rather of the age at which
@@ -77,9 +77,10 @@ class Scaled:
             if not len(values):
                 continue
             # Slopes towards either side; beyond the outermost middles the line goes on.
-            left = says[at, level] - says[at, level - 1] if level > 0 else None
-            right = says[at, level + 1] - says[at, level] if level < last else None
-            slopes = np.stack([left if left is not None else right, right if right is not None else left], 1)
+            low, high = max(level, 1), min(level + 1, last)
+            slopes = np.stack(
+                [says[at, low] - says[at, low - 1], says[at, high] - says[at, high - 1]], axis=1
+            )
             far = self.offset[values]
             tilt = np.where(far < 0, slopes[:, :1], slopes[:, 1:]) * far
             weight = np.cumsum(self.density[values] * np.exp(tilt), axis=1)

@@ -22,6 +22,9 @@ from ..training.ranking import Ranking, decide, probability
 
 Floats = npt.NDArray[np.float64]
 
+#: Least factor by which scores are drawn together.
+_LEAST = 0.05
+
 
 class GroupRates(msgspec.Struct, frozen=True):
     """One group of people: how large, how often positive, and what the model decides about it.
@@ -89,7 +92,11 @@ class Judges:
     def _counts(self, decided: npt.NDArray[np.generic], attribute: int | None) -> Floats:
         """Expected records by group, class and decision: shape (groups, 2, 2)."""
         yes = decided.astype(np.float64)
-        group = np.zeros(len(yes), np.int64) if attribute is None else self.rows.groups[attribute].astype(np.int64)
+        group = (
+            np.zeros(len(yes), np.int64)
+            if attribute is None
+            else self.rows.groups[attribute].astype(np.int64)
+        )
         size = int(group.max(initial=0)) + 1
         cells = [
             np.bincount(group, chance * choice, size)
@@ -103,6 +110,30 @@ class Judges:
         return float((np.logaddexp(0.0, z) - z * self.chance).mean()) if len(z) else math.nan
 
 
+def reliability(judges: Judges, scores: Vector, own: Judges, own_scores: Vector) -> float:
+    """How much of the scores' spread is signal: the factor that corrects them for noise (errors in variables).
+
+    A model made from noisy tables has learnt their noise, so its scores spread too widely, and more of them pass ½. On
+    people of its own half of the noise that spread seems right; on people of the other, independent half it does not:
+    there the slope of the chance on the score is smaller by the share of signal. At most 1, and never so small that
+    the order of scores is lost.
+    """
+    here, there = _slope(judges, scores), _slope(own, own_scores)
+    return float(np.clip(here / there, _LEAST, 1.0)) if there > 0 else _LEAST
+
+
+def _slope(judges: Judges, scores: Vector) -> float:
+    z = scores.astype(np.float64)
+    z = z - z.mean()
+    return float((z * judges.chance).mean() / max((z**2).mean(), 1e-300))
+
+
+def corrected(scores: Vector, reliable: float) -> Vector:
+    """Scores drawn together towards their mean by a factor."""
+    middle = scores.mean(dtype=np.float64)
+    return np.asarray(middle + reliable * (scores - middle), dtype=scores.dtype)
+
+
 def _rates(counts: Floats, attribute: str, levels: Sequence[str], threshold: str) -> list[GroupRates]:
     total, out = float(counts.sum()), []
     for level, table in zip(levels, counts, strict=False):
@@ -113,8 +144,8 @@ def _rates(counts: Floats, attribute: str, levels: Sequence[str], threshold: str
         negatives = float(table[0].sum())
         out.append(
             GroupRates(
-                attribute, level, threshold, rows / total, float(table[1].sum()) / rows, of["positive_rate"], of["recall"],
-                float(table[0, 1]) / negatives if negatives else math.nan, of["accuracy"],
+                attribute, level, threshold, rows / total, float(table[1].sum()) / rows, of["positive_rate"],
+                of["recall"], float(table[0, 1]) / negatives if negatives else math.nan, of["accuracy"],
             )
         )  # fmt: skip
     return out

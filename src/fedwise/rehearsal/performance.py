@@ -185,7 +185,11 @@ class Rehearsed(msgspec.Struct, frozen=True, kw_only=True):
         """Learning curves: a row for each federation and round tested."""
         return pl.DataFrame(
             [
-                {"role": one.role, "clients": " ".join(one.clients), **dict(zip(one.curve, point, strict=True))}
+                {
+                    "role": one.role,
+                    "clients": " ".join(one.clients),
+                    **dict(zip(one.curve, point, strict=True)),
+                }
                 for one in self.performances
                 for point in zip(*one.curve.values(), strict=True)
             ]

@@ -19,6 +19,7 @@ from ..doubling.model import Model
 from ..doubling.within import scaled_columns
 from ..errors import FedwiseError, PoolError, nearest
 from ..estimation import Releases
+from ..estimation.estimates import Estimates
 from ..training.encoding import Encoder, Rows
 from ..training.federation import Prepared
 from .fission import fission
@@ -27,7 +28,9 @@ from .judging import Judges
 #: Name of the judging population among a stage's clients; no client can have it.
 TARGET = "\0target"
 #: Records of that population.
-JUDGED = 30_000
+JUDGED = 20_000
+#: Most records of it as the doubles' own half of the noise shows it.
+_OWN = 8_000
 _SWEEPS, _FRESH = 16, 3
 
 
@@ -72,9 +75,9 @@ class Stage:
         self.judged = judged
         self.seed = _seed(seed, number, "stage")
         rng = np.random.default_rng(self.seed)
-        trained, self._judging = fission(pool, rng)
+        self._trained, self._judging = fission(pool, rng)
         self._target = self._places(target)
-        self.drawer = Drawer(trained, seed=self.seed)
+        self.drawer = Drawer(self._trained, seed=self.seed)
         self._rows: Cache[str, Rows] = Cache()
 
     def _places(self, target: Sequence[str] | None) -> list[int]:
@@ -97,30 +100,36 @@ class Stage:
 
     @cached_property
     def judges(self) -> Judges:
-        """The target population, each of its records with its chance of the positive class.
+        """The target population, each of its records with its chance of the positive class."""
+        return self._population(self._judging, self.judged, "judge")
 
-        Its records are the model's own. Fitted to the tables' counts one by one, as a double's are, they would lose
+    @cached_property
+    def own(self) -> Judges | None:
+        """The same population as the doubles' half of the noise shows it; none without noise. See `reliability`."""
+        if self._trained is self._judging:
+            return None
+        return self._population(self._trained, min(self.judged, _OWN), "own")
+
+    def _population(self, estimates: Estimates, records: int, what: str) -> Judges:
+        """People of the target from one half of the noise.
+
+        Their records are the model's own. Fitted to the tables' counts one by one, as a double's are, they would lose
         some of the structure by which a model tells the classes apart.
         """
-        estimates, drawer = self._judging, self.drawer
+        drawer = self.drawer
         shares = drawer.shares(estimates.cells[self._target].sum(axis=0))
         model = Model.fit(
-            drawer.grid,
-            shares,
-            records=min(self.judged, 10_000),
-            sweeps=_SWEEPS,
-            seed=_seed(self.seed, 0, "judge"),
+            drawer.grid, shares, records=min(records, 10_000), sweeps=_SWEEPS, seed=_seed(self.seed, 0, what)
         )
-        rows = model.sample(self.judged, sweeps=_FRESH, seed=_seed(self.seed, 1, "judge"))
-        rng = np.random.default_rng(_seed(self.seed, 3, "judge"))
+        rows = model.sample(records, sweeps=_FRESH, seed=_seed(self.seed, 1, what))
+        rng = np.random.default_rng(_seed(self.seed, 3, what))
         frame, rows = drawer.values.frame(rows, rng, scaled_columns(drawer.values, model, shares))
         target = estimates.schema.target
-        chance = model.chances(rows, target)[:, :2]
         # Records whose target is neither class are left out, as the encoder leaves them out.
-        chance = chance[rows[:, target] < 2]
-        total = np.maximum(chance.sum(axis=1), 1e-300)
+        chance = model.chances(rows, target)[rows[:, target] < 2, :2]
         names = tuple(estimates.schema.columns[v].labels for v in estimates.schema.sensitive)
-        return Judges(self.encoder.encode(frame), chance[:, 1] / total, self.encoder.attributes, names)
+        positive = chance[:, 1] / np.maximum(chance.sum(axis=1), 1e-300)
+        return Judges(self.encoder.encode(frame), positive, self.encoder.attributes, names)
 
     def prepared(self, clients: Sequence[str]) -> Prepared:
         """What the trainer takes: these clients' doubles. It tests on one record only; `judges` do the judging."""

@@ -23,10 +23,10 @@ from ..estimation import Releases
 from ..files import write_new
 from ..training.encoding import Encoder
 from ..training.local import predict
-from ..training.model import Model
+from ..training.model import Model, Vector
 from ..training.settings import Training
 from ..training.simulate import Config, Progress, simulate
-from .judging import GroupRates, mean_rates
+from .judging import GroupRates, corrected, mean_rates, reliability
 from .performance import Performance
 from .stage import JUDGED, Stage
 
@@ -166,7 +166,7 @@ class Trainings:
             list(threads.map(lambda client: None if self.stopped() else stage.rows(client), clients))
             if self.stopped():
                 raise Stopped
-            _ = stage.judges  # drawn once, before two threads ask for it
+            _ = stage.judges, stage.own  # drawn once, before two threads ask for them
             futures = {threads.submit(self._one, stage, task): task for task in tasks}
             try:
                 for future in as_completed(futures):
@@ -263,17 +263,24 @@ def performance(
 
 def judged(stage: Stage, clients: Sequence[str], config: Config) -> Trained:
     """Train one federation on a stage's doubles, and let the stage's judges look at it along the way."""
-    judges = stage.judges
+    judges, own = stage.judges, stage.own
     model = Model.named(config.model, stage.encoder.width)
     every = max(1, config.rounds // _POINTS)
     points: dict[int, dict[str, float]] = {}
 
+    def scores(now: Progress) -> Vector:
+        found = predict(model, now.parameters, judges.rows, engine=config.engine)
+        if own is None:
+            return found
+        of_own = predict(model, now.parameters, own.rows, engine=config.engine)
+        return corrected(found, reliability(judges, found, own, of_own))
+
     def look(now: Progress) -> None:
         if now.round % every == 0 and now.round < config.rounds:
-            points[now.round] = judges.curve(predict(model, now.parameters, judges.rows, engine=config.engine))
+            points[now.round] = judges.curve(scores(now))
 
     done = simulate(stage.prepared(clients), clients, config, model=model, on_round=look)
-    final, groups = judges.measure(predict(model, done.parameters, judges.rows, engine=config.engine))
+    final, groups = judges.measure(scores(done))
     points[config.rounds] = final
     curve: dict[str, tuple[float, ...]] = {"round": tuple(map(float, sorted(points)))}
     for metric in _CURVES:

@@ -1,0 +1,71 @@
+"""Numbers within bins: smooth across edges, falling outwards, and tilted by the rest of the record."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+import fedwise as fw
+from fedwise.doubling.draw import Drawer
+from fedwise.doubling.within import Cumulative
+
+
+def test_cumulative_keeps_each_bin_and_falls_outwards() -> None:
+    edges, mass = np.array([0.0, 10.0, 20.0, 100.0]), np.array([0.2, 0.6, 0.2])
+    made = Cumulative(edges, mass)
+    middle = made(np.array([10.0, 15.0, 20.0]), 1)
+    assert middle[-1] - middle[0] == pytest.approx(0.6)
+    last = np.diff(made(np.linspace(20, 100, 9), 2))
+    assert (np.diff(last) < 0).all()
+    first = np.diff(made(np.linspace(0, 10, 6), 0))
+    assert (np.diff(first) > 0).all()
+
+
+def test_an_empty_outer_bin_is_even() -> None:
+    made = Cumulative(np.array([0.0, 1.0, 2.0]), np.array([0.0, 1.0]))
+    np.testing.assert_allclose(np.diff(made(np.linspace(0, 1, 5), 0)), 0.25)
+
+
+AGED = """
+name = "aged"
+[columns.AGE]
+role = "feature"
+bins = [0, 20, 40, 60, 100]
+model = "scaled"
+[columns.SEX]
+role = "sensitive"
+levels = [1, 2]
+[columns.RICH]
+role = "target"
+levels = [0, 1]
+"""
+
+
+@pytest.fixture(scope="module")
+def rows() -> pl.DataFrame:
+    """The older, the more often rich."""
+    rng = np.random.default_rng(0)
+    age = rng.triangular(1, 35, 95, 8000).astype(int)
+    rich = rng.random(8000) < 1 / (1 + np.exp(-(age - 40) / 8))
+    return pl.DataFrame({"AGE": age, "SEX": rng.integers(1, 3, 8000), "RICH": rich.astype(int)})
+
+
+def test_numbers_keep_their_codes_and_lean_with_the_label(rows) -> None:
+    plan = fw.plan(fw.Schema.parse(AGED), epsilon=10.0)
+    release = fw.release(plan, rows, client="c0", simulated=True, seed=0)
+    drawer = Drawer(fw.estimate(fw.Pool.of([release])))
+    codes = drawer.codes("c0", 6000)
+    frame, kept = drawer.values.frame(codes, np.random.default_rng(0), drawer.scaled)
+    np.testing.assert_array_equal(drawer.estimates.schema.encode(frame).T, kept)
+    np.testing.assert_array_equal(kept, codes)
+
+    def lean(these: pl.DataFrame) -> float:
+        """How much older the rich are among those between 20 and 40."""
+        inside = these.filter((pl.col("AGE") > 20) & (pl.col("AGE") < 40))
+        ages = inside.group_by("RICH").agg(pl.col("AGE").mean()).sort("RICH")["AGE"]
+        return float(ages[1] - ages[0])
+
+    even, _ = drawer.values.frame(codes, np.random.default_rng(0))
+    assert abs(lean(even)) < 0.6  # three standard errors
+    assert lean(frame) == pytest.approx(lean(rows), abs=1.2)
