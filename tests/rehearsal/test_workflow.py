@@ -59,7 +59,7 @@ def test_roles_and_metrics(found) -> None:
 
 def test_good_data_is_rehearsed_better_than_spoilt(found) -> None:
     comparison = found.comparison("auc")
-    assert comparison.word == "better"
+    assert comparison.difference > 0.05
     assert comparison.beaten == 1.0
 
 
