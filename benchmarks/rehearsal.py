@@ -67,7 +67,8 @@ def run(args: argparse.Namespace) -> None:
         for epsilon in args.eps:
             for name in args.pools:
                 places = {
-                    kind: part(args.out, name, epsilon, args.noise, size, kind) for kind in ("forecast", "rehearsal")
+                    kind: part(args.out, name, epsilon, args.noise, size, kind)
+                    for kind in ("forecast", "rehearsal")
                 }
                 if all(path.exists() for path in places.values()):
                     continue
@@ -84,7 +85,9 @@ def run(args: argparse.Namespace) -> None:
                     run_forecast(pool, places["forecast"], members)
                 if not places["rehearsal"].exists():
                     run_rehearsal(real, pool, places["rehearsal"], members, args.stages)
-                say(f"{name} k={size} ε={epsilon:g}: rehearsed and forecast, {time.process_time() - began:.0f} s")
+                say(
+                    f"{name} k={size} ε={epsilon:g}: rehearsed and forecast, {time.process_time() - began:.0f} s"
+                )
 
 
 def say(text: str) -> None:
