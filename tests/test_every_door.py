@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import lzma
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -150,6 +152,36 @@ def as_compressed_tsv(folder: Path, name: str) -> Path:
     return path
 
 
+def as_semicolons(folder: Path, name: str) -> Path:
+    """As a spreadsheet of many countries saves it: Windows-1252, semicolons, quoted numbers, a byte order mark gone."""
+    path = folder / f"{name}.csv"
+    text = table().replace('"a, quoted note"', "Größe").replace(",", ";")
+    header, *lines = text.splitlines()
+    quoted = [";".join(f'"{cell}"' for cell in line.split(";")) for line in lines]
+    path.write_bytes("\r\n".join([header, *quoted, ""]).encode("cp1252"))
+    return path
+
+
+def as_xz(folder: Path, name: str) -> Path:
+    path = folder / f"{name}.csv.xz"
+    path.write_bytes(
+        lzma.compress(("\ufeff" + table()).encode().replace(b",", b"|").replace(b"a| quo", b"a quo"))
+    )
+    return path
+
+
+def as_utf16(folder: Path, name: str) -> Path:
+    path = folder / f"{name}.tsv"
+    path.write_bytes(as_tsv(folder, name).read_text().encode("utf-16"))
+    return path
+
+
+def as_bzip2(folder: Path, name: str) -> Path:
+    path = folder / f"{name}.csv.bz2"
+    path.write_bytes(bz2.compress(table().encode("latin-1")))
+    return path
+
+
 def as_parquet(folder: Path, name: str) -> Path:
     """Types as they are: text stays text, so nothing has to be guessed."""
     text = ["REGION", "OWNER", "SINCE", "CODE", "GRADE"]
@@ -159,7 +191,12 @@ def as_parquet(folder: Path, name: str) -> Path:
     return path
 
 
-FORMATS = (as_csv, as_tsv, as_gzip, as_zstandard, as_compressed_tsv, as_parquet)
+FORMATS = (
+    as_csv, as_tsv, as_gzip, as_zstandard, as_compressed_tsv, as_parquet, as_semicolons, as_xz,
+    as_utf16, as_bzip2,
+)  # fmt: skip
+#: The commands read by the same function; two formats show that they do.
+TRIED = (as_compressed_tsv, as_parquet, as_semicolons)
 
 
 @pytest.fixture(scope="module")
@@ -213,7 +250,7 @@ def test_the_library(write: Write, schema: fw.Schema, tmp_path: Path) -> None:
     assert len(positions) == expected.shape[1]
 
 
-@pytest.mark.parametrize("write", FORMATS)
+@pytest.mark.parametrize("write", TRIED)
 def test_the_commands(
     write: Write,
     schema: fw.Schema,

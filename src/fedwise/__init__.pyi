@@ -9,6 +9,8 @@ from .forecasting import Forecast as Forecast
 from .forecasting import Forecaster as Forecaster
 from .objective.pfl import Terms as Terms
 from .objective.pfl import Weights as Weights
+from .owner.examination import check as check
+from .owner.findings import Findings as Findings
 from .owner.ledger import Ledger as Ledger
 from .owner.policy import Policy as Policy
 from .owner.release import Release as Release

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import __version__
-from ..errors import ReleaseError
+from ..errors import DataError, ReleaseError
 from ..files import decode, read_bytes, shorten, write_new
 from ..planning import Infinite, Plan
 from ..schema.frame import FrameLike
@@ -26,6 +26,11 @@ Label = Literal["private", "simulated", "not private", "not charged"]
 MAX_COUNT = 2**50
 #: Largest number of a data set's version: room for a date such as 20260131.
 MAX_VERSION = 10**9
+#: A release of nobody would cost as much as any other and tell nothing.
+NO_ROWS = (
+    "data must have at least one row that satisfies the schema's filter, got none; check the file and the rules under "
+    "'where'"
+)
 _SEPARATORS = re.compile(r"[/\\]")
 
 
@@ -242,8 +247,11 @@ def release(
 
 
 def count_tables(plan: Plan, frame: FrameLike) -> Tables:
-    """Exact counts of a plan's tables, which stay in memory; `DataError` where the rows do not fit."""
-    return count(plan.schema.encode(frame), plan.layout)
+    """Exact counts of a plan's tables, which stay in memory; `DataError` where there are no rows or they do not fit."""
+    codes = plan.schema.encode(frame)
+    if codes.shape[1] == 0:
+        raise DataError(NO_ROWS)
+    return count(codes, plan.layout)
 
 
 def draw(

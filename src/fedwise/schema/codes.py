@@ -13,6 +13,7 @@ import numpy.typing as npt
 import polars as pl
 
 from ..errors import DataError
+from .cells import has_decimal_commas
 from .crossing import crossed_codes
 from .rule import Rule
 
@@ -96,7 +97,9 @@ def _place_other(
 def _encode_bins(column: Column, series: pl.Series) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.bool_]]:
     assert column.bins is not None
     if not (series.dtype.is_numeric() or series.dtype == pl.Boolean):
-        raise DataError(f"column '{column.name}' must hold numbers to be binned, got {_type_name(series)}")
+        raise DataError(
+            f"column '{column.name}' must hold numbers to be binned, got {_type_name(series)}{_cure(series)}"
+        )
     edges = np.asarray(column.bins)
     if _is_whole(series) and float(np.abs(edges).max()) <= 2**53:
         # For whole numbers v ≥ e is v ≥ ⌈e⌉, exactly.
@@ -122,7 +125,7 @@ def _encode_levels(column: Column, series: pl.Series) -> tuple[npt.NDArray[np.in
     else:
         if not (series.dtype.is_numeric() or series.dtype == pl.Boolean):
             raise DataError(
-                f"column '{column.name}' must hold numbers, as its levels do, got {_type_name(series)}"
+                f"column '{column.name}' must hold numbers, as its levels do, got {_type_name(series)}{_cure(series)}"
             )
         codes = _encode_integers(np.asarray(column.levels, dtype=np.int64), series)
     unknown = codes < 0
@@ -195,6 +198,15 @@ def _is_whole(series: pl.Series) -> bool:
         pl.UInt32,
         pl.UInt64,
     )
+
+
+def _cure(series: pl.Series) -> str:
+    """What to do about text where numbers belong; nothing of the text itself."""
+    if series.dtype not in (pl.String, pl.Categorical, pl.Enum):
+        return ""
+    if has_decimal_commas(series):
+        return '; its numbers have decimal commas: declare decimal = "," in the schema'
+    return '; declare its codes for missing values in the schema, such as null = ["N", "?"]: fedwise check lists them'
 
 
 def _type_name(series: pl.Series) -> str:

@@ -6,6 +6,7 @@ import enum
 import math
 import operator
 import re
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
@@ -61,6 +62,8 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         (``scaled``: the raw number at the client), or as the middle of its bin (``binned``).
     scale
         ``(centre, width)`` for ``model="scaled"``; default: middle and half width of the bins.
+    null
+        Codes that stand for a missing value in the data, such as ``N``, ``?`` or ``-9``. Default: the schema's.
     """
 
     name: str
@@ -76,6 +79,7 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     model: Literal["one-hot", "scaled", "drop", "binned"] = "one-hot"
     scale: tuple[float, float] | None = None
     cross: tuple[Column, ...] | None = None
+    null: tuple[int | str, ...] | None = None
 
     def __post_init__(self) -> None:
         _coerce(self)
@@ -120,6 +124,16 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         return self.source or (self.name,)
 
     @property
+    def parts(self) -> tuple[Column, ...]:
+        """The columns that are read from the data: those that are crossed, or this one."""
+        return (self,) if self.cross is None else self.cross
+
+    @property
+    def wants_numbers(self) -> bool:
+        """Whether the data must hold numbers: for bins and whole levels. A rule says so for each comparison."""
+        return self.bins is not None or (self.levels is not None and not isinstance(self.levels[0], str))
+
+    @property
     def text_sources(self) -> tuple[str, ...]:
         """Those of the `sources` that hold text, whatever a CSV file makes of them."""
         if self.cross is not None:
@@ -157,6 +171,8 @@ def _coerce(column: Column) -> None:
             _set(column, "levels", tuple(_level(level) for level in _items(column, column.levels)))
         if column.bins is not None:
             _set(column, "bins", tuple(float(edge) for edge in _items(column, column.bins)))
+        if column.null is not None:
+            _set(column, "null", tuple(_level(code) for code in _items(column, column.null)))
         if column.scale is not None:
             centre, width = _items(column, column.scale)
             _set(column, "scale", (float(centre), float(width)))
@@ -210,6 +226,20 @@ def _shown(column: Column) -> str:
     return shorten(column.name[:70])
 
 
+def check_null(null: tuple[int | str, ...], columns: Iterable[Column]) -> None:
+    """Refuse codes for missing values that are too many, too long, or also a level."""
+    if len(null) > MAX_RULES or any(isinstance(code, str) and len(code) > 200 for code in null):
+        raise SchemaError(f"null must list at most {MAX_RULES} codes of at most 200 characters")
+    codes = {str(code) for code in null}
+    for column in columns:
+        both = [str(level) for level in column.levels or () if str(level) in codes]
+        if both:
+            raise SchemaError(
+                f"column '{_shown(column)}' declares '{shorten(both[0])}' as a level and as null; drop one of them, or "
+                "give the column its own null = [...]"
+            )
+
+
 def _check(column: Column) -> None:
     name = column.name
     if not _NAME.fullmatch(name):
@@ -253,6 +283,7 @@ def _check(column: Column) -> None:
         Rule.parse(column.rule)
         if column.source:
             raise SchemaError(f"column '{name}' has a rule, which names its own source; drop 'source'")
+    check_null(column.null or (), [column])
     known = column.size - column.has_other
     if known < 1 or (column.role == Role.TARGET and known < 2):
         least = 2 if column.role == Role.TARGET else 1

@@ -1,4 +1,4 @@
-"""Frame: a client's rows, from whatever the data owner has: polars, pandas, pyarrow, CSV, TSV, Parquet.
+"""Frame: a client's rows, from whatever the data owner has: polars, pandas, pyarrow, text files, Parquet.
 
 `Schema.read` is the way to the rows of a schema: it knows which columns of a CSV file hold text. `read` alone
 guesses types from the values, so ``01`` becomes the number 1.
@@ -6,6 +6,9 @@ guesses types from the values, so ``01`` becomes the number 1.
 
 from __future__ import annotations
 
+import lzma
+import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -14,19 +17,23 @@ import numpy as np
 import polars as pl
 
 from ..errors import DataError
+from .textfile import COMPRESSED, SEPARATORS, read_head, read_names, read_text, refuse_duplicates
 
 #: Anything `read` accepts.
 FrameLike = Any
 
 #: What reading a damaged file raises. polars panics, which is no `Exception`, on some damaged Parquet pages.
-_UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
-#: Ends of file names, and what separates the cells. Parquet compresses by itself.
-_SEPARATORS = {".csv": ",", ".txt": ",", ".tsv": "\t", ".tab": "\t"}
+_UNREADABLE = (
+    pl.exceptions.PolarsError,
+    pl.exceptions.PanicException,
+    EOFError,
+    lzma.LZMAError,
+    zlib.error,
+    zipfile.BadZipFile,
+    UnicodeError,
+)
 _PARQUET = (".parquet", ".pq")
-_COMPRESSED = (".gz", ".zst")
-_ENDINGS = ".parquet, .csv or .tsv, the last two also with .gz or .zst"
-#: Longest name of a column: a longer one is a quote that was never closed.
-_LONGEST_NAME = 10_000
+_ENDINGS = ".parquet, .csv or .tsv, the last two also with .gz, .zst, .bz2, .xz or .zip"
 
 
 class Format(NamedTuple):
@@ -42,9 +49,12 @@ class Format(NamedTuple):
         stem, suffix = path.stem, path.suffix.lower()
         if suffix in _PARQUET:
             return cls("Parquet", stem)
-        if suffix in _COMPRESSED:
+        if suffix in COMPRESSED:
+            packed = suffix
             stem, suffix = Path(stem).stem, Path(stem).suffix.lower()
-        return cls("CSV", stem, _SEPARATORS[suffix]) if suffix in _SEPARATORS else None
+            if packed == ".zip" and suffix not in SEPARATORS:
+                return cls("CSV", path.stem)
+        return cls("CSV", stem, SEPARATORS[suffix]) if suffix in SEPARATORS else None
 
 
 def read(frame: FrameLike, columns: Sequence[str] | None = None, *, text: Sequence[str] = ()) -> pl.DataFrame:
@@ -53,8 +63,8 @@ def read(frame: FrameLike, columns: Sequence[str] | None = None, *, text: Sequen
     Parameters
     ----------
     frame
-        A polars or pandas DataFrame, a polars LazyFrame, a pyarrow Table, or the path of a Parquet, CSV or
-        TSV file; the last two may be compressed by gzip or Zstandard.
+        A polars or pandas DataFrame, a polars LazyFrame, a pyarrow Table, or the path of a Parquet, CSV or TSV
+        file. Text files may be compressed, and their separator and encoding are told from the file.
     columns
         Names to keep; names that are not present are left out (the schema reports them).
     text
@@ -80,7 +90,7 @@ def read(frame: FrameLike, columns: Sequence[str] | None = None, *, text: Sequen
     if kind == "pandas" and hasattr(frame, "columns"):
         return _keep(_from_pandas(frame, columns), columns)
     if kind == "pyarrow" and hasattr(frame, "column_names"):
-        _refuse_duplicates(list(frame.column_names), "the table")
+        refuse_duplicates(list(frame.column_names), "the table")
         kept = frame.column_names if columns is None else [c for c in columns if c in frame.column_names]
         converted = pl.from_arrow(frame.select(kept))
         assert isinstance(converted, pl.DataFrame)
@@ -96,9 +106,23 @@ def column_types(path: Path) -> dict[str, pl.DataType]:
     try:
         if form.kind == "Parquet":
             return dict(pl.scan_parquet(path).collect_schema())
-        _header(path, form)
-        head = pl.read_csv(path, separator=form.separator, n_rows=10_000, infer_schema_length=10_000)
-        return dict(head.schema)
+        return dict(read_head(path, form.separator, 10_000).schema)
+    except (*_UNREADABLE, OSError) as cause:
+        raise _unreadable(path, form, cause) from None
+
+
+def column_names(frame: FrameLike, wanted: Sequence[str] = ()) -> list[str]:
+    """Names of all columns there are; `wanted` ones help to tell what separates the cells of a text file."""
+    if not isinstance(frame, str | Path):
+        if isinstance(frame, pl.LazyFrame):
+            return frame.collect_schema().names()
+        return [str(name) for name in getattr(frame, "column_names", getattr(frame, "columns", ()))]
+    path = Path(frame)
+    form = _check(path)
+    try:
+        if form.kind == "Parquet":
+            return list(pl.read_parquet_schema(path))
+        return read_names(path, form.separator, wanted)
     except (*_UNREADABLE, OSError) as cause:
         raise _unreadable(path, form, cause) from None
 
@@ -118,14 +142,7 @@ def _read_path(path: Path, columns: Sequence[str] | None, text: Sequence[str]) -
             return pl.read_parquet(
                 path, columns=None if columns is None else [c for c in columns if c in present]
             )
-        header = _header(path, form)
-        return pl.read_csv(
-            path,
-            separator=form.separator,
-            columns=None if columns is None else [c for c in columns if c in header],
-            schema_overrides={c: pl.String for c in text if c in header},
-            infer_schema_length=None,
-        )
+        return read_text(path, form.separator, columns, text)
     except (*_UNREADABLE, OSError) as cause:
         raise _unreadable(path, form, cause) from None
 
@@ -150,20 +167,10 @@ def _check(path: Path) -> Format:
         raise DataError(f"data file '{path}' cannot be read ({cause.strerror}); check the path") from None
 
 
-def _header(path: Path, form: Format) -> list[str]:
-    """Names of a CSV file's columns as they are written; polars would rename the second of two equal ones."""
-    line = pl.read_csv(path, separator=form.separator, has_header=False, n_rows=1, infer_schema=False)
-    names = [name or "" for name in line.row(0)]
-    if any(len(name) > _LONGEST_NAME for name in names):
-        raise DataError(f"data file '{path}' cannot be read as CSV; check the file")
-    _refuse_duplicates(names, f"'{path}'")
-    return names
-
-
 def _unreadable(path: Path, form: Format, cause: BaseException) -> DataError:
     # polars quotes the offending cell in its message: private data, so nothing of it is passed on.
-    if "utf-8" in str(cause).lower():
-        return DataError(f"data file '{path}' is not UTF-8 text; convert it first")
+    if isinstance(cause, pl.exceptions.NoDataError):
+        return DataError(f"data file '{path}' is empty; it needs at least a header line")
     if isinstance(cause, OSError) and cause.strerror:
         return DataError(f"data file '{path}' cannot be read ({cause.strerror}); check the path")
     return DataError(f"data file '{path}' cannot be read as {form.kind}; check the file")
@@ -171,7 +178,7 @@ def _unreadable(path: Path, form: Format, cause: BaseException) -> DataError:
 
 def _from_pandas(frame: Any, columns: Sequence[str] | None) -> pl.DataFrame:
     names = [str(c) for c in frame.columns]
-    _refuse_duplicates(names, "the table")
+    refuse_duplicates(names, "the table")
     kept = [c for c in frame.columns if columns is None or str(c) in columns]
     return pl.DataFrame([_series_from_pandas(str(c), frame[c]) for c in kept])
 
@@ -188,9 +195,3 @@ def _series_from_pandas(name: str, column: Any) -> pl.Series:
         return pl.Series(name, values)
     except (TypeError, pl.exceptions.PolarsError):
         raise DataError(f"column '{name}' mixes types; convert it to one type") from None
-
-
-def _refuse_duplicates(names: list[str], where: str) -> None:
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise DataError(f"column '{twice[0]}' appears twice in {where}; rename or drop one")

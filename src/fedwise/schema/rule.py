@@ -116,6 +116,10 @@ def _tokens(text: str) -> list[str]:
     while text[at:].strip():
         match = _TOKEN.match(text, at)
         if match is None:
+            if text[at:].lstrip().startswith("="):
+                raise SchemaError(
+                    f"rule '{text}' must compare with ==, got a single =; write it as COLUMN == VALUE"
+                )
             raise SchemaError(f"rule '{text}' cannot be read at '{text[at : at + 20]}'; {_GRAMMAR}")
         tokens.append(match.group(1))
         at = match.end()

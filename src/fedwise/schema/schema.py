@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -19,11 +19,12 @@ import polars as pl
 
 from ..errors import DataError, SchemaError, nearest
 from ..files import format_toml, parse_toml, read_bytes, shorten, write_new
+from .cells import Wanted, read_cells
 from .codes import encode_column
-from .column import MAX_RULES, WORDS
+from .column import MAX_RULES, WORDS, check_null
 from .column import Column as Column
 from .column import Role as Role
-from .frame import FrameLike, read
+from .frame import FrameLike, column_names, read
 from .rule import Rule
 
 MAX_COLUMNS = 500
@@ -35,12 +36,15 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     """All variables of a task, in order, with an optional public row filter.
 
     `where` lists rules that a row must satisfy to be counted (``AGEP > 16``); a filter looks at one
-    record at a time, so it does not change the sensitivity.
+    record at a time, so it does not change the sensitivity. `null` lists codes that stand for a missing value in every
+    column that has no list of its own, and `decimal` is the mark inside numbers of text files.
     """
 
     columns: tuple[Column, ...]
     name: str = "schema"
     where: tuple[str, ...] = ()
+    null: tuple[int | str, ...] = ()
+    decimal: Literal[".", ","] = "."
 
     def __post_init__(self) -> None:
         _check_schema(self)
@@ -168,14 +172,61 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         Release, training, prediction and checks all read through here, so a column of text codes such as
         ``01`` is text for each of them. Columns that are absent are left out; the caller reports those it needs.
         """
-        rules = [Rule.parse(text) for text in self.where]
-        wanted = dict.fromkeys(
-            [name for column in self.columns for name in column.sources]
-            + [name for rule in rules for name in rule.columns]
-        )
-        text = [name for column in self.columns for name in column.text_sources]
-        text += [c.column for rule in rules for c in rule.comparisons if isinstance(c.value, str)]
-        return read(frame, list(wanted), text=text)
+        wanted = self.wanted_cells()
+        rows = read(frame, list(wanted), text=[name for name, cells in wanted.items() if cells.texts])
+        self._refuse_near_misses(frame, rows, wanted)
+        return read_cells(rows, wanted, decimal=self.decimal)
+
+    def wanted_cells(self) -> dict[str, Wanted]:
+        """What is to be made of each column of the data that a variable or the filter reads, by its name there."""
+        found: dict[str, Wanted] = {}
+
+        def add(name: str, *, numbers: bool, texts: Sequence[str], null: tuple[int | str, ...]) -> None:
+            known = found.get(name, Wanted(False, (), ()))
+            found[name] = Wanted(known.numbers or numbers, (*known.texts, *texts), (*known.null, *null))
+
+        def add_rule(text: str, null: tuple[int | str, ...]) -> None:
+            for column, _, value in Rule.parse(text).comparisons:
+                is_text = isinstance(value, str)
+                add(column, numbers=not is_text, texts=[value] if is_text else [], null=null)  # type: ignore[list-item]
+
+        for column in (part for column in self.columns for part in column.parts):
+            null = self.null_codes(column)
+            if column.rule is not None:
+                add_rule(column.rule, null)
+                continue
+            levels = [level for level in column.levels or () if isinstance(level, str)]
+            for name in column.sources:
+                add(name, numbers=column.wants_numbers, texts=levels, null=null)
+        for text in self.where:
+            add_rule(text, self.null)
+        return found
+
+    def null_codes(self, column: Column) -> tuple[int | str, ...]:
+        """Codes for a missing value in a column: its own list, or the schema's."""
+        return self.null if column.null is None else column.null
+
+    def _refuse_near_misses(self, frame: FrameLike, rows: pl.DataFrame, wanted: Collection[str]) -> None:
+        """A column that is there under another spelling is named; one that is simply absent is the caller's affair."""
+        absent = self.absent_columns(rows.columns)
+        there = column_names(frame, list(wanted)) if absent else []
+        for name in absent:
+            near = near_miss(name, there)
+            if near is not None:
+                shown = shorten(near)
+                raise DataError(
+                    f"column '{name}' is missing from the data, which has '{shown}'; rename that column, or write "
+                    f'source = ["{shown}"] for it in the schema'
+                )
+
+    def absent_columns(self, present: Collection[str]) -> list[str]:
+        """Columns of the data that a variable or the filter needs and that are not there, each once."""
+        names = [c.sources[0] for c in self.columns if c.rule is None and not set(c.sources) & set(present)]
+        names += [
+            name for c in self.columns if c.rule is not None for name in c.sources if name not in present
+        ]
+        names += [name for rule in self.where for name in Rule.parse(rule).columns if name not in present]
+        return list(dict.fromkeys(names))
 
     def satisfied(self, rows: pl.DataFrame, *, may_lack: Collection[str] = ()) -> npt.NDArray[np.bool_]:
         """Which of the rows that `read` returned satisfy `where`, shape (rows,).
@@ -218,6 +269,15 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         return codes
 
 
+def near_miss(name: str, there: Iterable[str]) -> str | None:
+    """A name among those there that differs only by case, blanks, marks or an invisible byte order mark."""
+
+    def plain(text: str) -> str:
+        return re.sub(r"[\W_]+", "", text).casefold()
+
+    return next((other for other in there if plain(other) == plain(name)), None)
+
+
 def _check_schema(schema: Schema) -> None:
     if not (0 < len(schema.name) <= 100 and schema.name.isprintable()):
         raise SchemaError("schema name must have 1 to 100 printable characters; rename it")
@@ -237,6 +297,10 @@ def _check_schema(schema: Schema) -> None:
         raise SchemaError(f"schema must declare at most {MAX_TARGETS} targets, got {len(targets)}")
     for text in schema.where:
         Rule.parse(text)
+    if schema.decimal not in (".", ","):
+        raise SchemaError('schema decimal must be a point or a comma; write decimal = ","')
+    parts = [part for column in schema.columns for part in column.parts]
+    check_null(schema.null, [part for part in parts if part.null is None])
 
 
 def _resolve(rows: list[dict[str, Any]], where: str) -> None:
