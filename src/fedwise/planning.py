@@ -28,6 +28,7 @@ from .privacy.scales import (
     keeps,
     overstates,
 )
+from .schema.frame import Format
 from .schema.layout import Layout
 from .schema.schema import Column, Role, Schema
 
@@ -171,6 +172,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, k
         """Read and verify a ``plan.json``."""
         path = Path(path)
         data = read_bytes(path, what="plan file", error=PlanError)
+        if Format.of(path) is not None and not data.lstrip().startswith(b"{"):
+            raise PlanError(f"plan file '{path}' is a data file and no plan; put the plan first: PLAN DATA")
         return cls.decode(data, where=f"plan file '{path}'")
 
     @classmethod

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .console import JsonOption, note, print_json, print_table, say
+from .owner_options import left
 
 if TYPE_CHECKING:
     from ..owner.entries import Trained
@@ -56,7 +57,7 @@ def budget(
             right=["times", "epsilon"],
         )
     say(
-        f"spent epsilon {balance.spent:.4g} of {balance.epsilon:g}, {balance.remaining:.4g} left "
+        f"spent epsilon {balance.spent:.4g} of {balance.epsilon:g}, {left(balance)} "
         f"(delta {balance.delta:g}, {balance.charges} release(s), {balance.rounds} private round(s), "
         "composed tightly)"
     )

@@ -17,6 +17,7 @@ COMMANDS = (
     "demo",
     "data",
     "plan",
+    "check",
     "release",
     "inspect",
     "budget",

@@ -77,17 +77,9 @@ def plan(
 
 def load_schema(name: str) -> Schema:
     """The schema in a file, or the shipped one of that name."""
-    from ..errors import SchemaError, nearest
     from ..schema.schema import Schema
 
-    path = Path(name)
-    if path.exists() or path.suffix:
-        return Schema.load(path)
-    from ..data import schema, schemas
-
-    if name not in schemas():
-        raise SchemaError(f"'{name}' is neither a file nor a shipped schema{nearest(name, schemas())}")
-    return schema(name)
+    return Schema.load(name)
 
 
 def _draft(data: Path, output: Path | None, *, force: bool, as_json: bool) -> None:

@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .console import ForceOption, JsonOption, check_output, note, print_json, say
+from .console import ForceOption, JsonOption, check_output, note, print_json, progress, say
+from .inputs import SplitSeedOption, TestOption
+from .owner_options import ByOption, LedgerOption, PartOption, find_files, left, parts_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..owner.answer import Answer
     from ..planning import Plan
+    from ..schema.frame import FrameLike
 
 
 def release(
-    plan: Annotated[Path, typer.Argument(help="The plan.json received from the coordinator.")],
-    data: Annotated[Path, typer.Argument(help="Your rows: a CSV or Parquet file. They stay here.")],
-    client: Annotated[str, typer.Option("--client", "-c", help="Public name of this client.")],
+    plan: Annotated[Path | None, typer.Argument(help="The plan.json received from the coordinator.")] = None,
+    data: Annotated[
+        Path | None, typer.Argument(help="Your rows: a text or Parquet file. They stay here.")
+    ] = None,
+    client: Annotated[
+        str | None, typer.Option("--client", "-c", help="Public name of this client; not with --by.")
+    ] = None,
+    by: ByOption = None,
+    part: PartOption = "all",
+    test: TestOption = 0.2,
+    split_seed: SplitSeedOption = 0,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Release file. [CLIENT.release.json]")
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="Release file, or folder with --by. [CLIENT.release.json, or releases/]"
+        ),
     ] = None,
-    ledger: Annotated[
-        Path | None, typer.Option("--ledger", "-l", help="Budget ledger of this data set. [DATA.ledger.db]")
-    ] = None,
+    ledger: LedgerOption = None,
     budget: Annotated[
         float | None,
         typer.Option(
@@ -58,40 +73,132 @@ def release(
 
     Example: fedwise release plan.json people.parquet --client CA -o releases/CA.release.json
 
-    Only the release file leaves. The rows, the exact counts and the ledger stay with you. The same plan asked
-    again gets the same release, kept beside the ledger in LEDGER.releases/, and charges nothing.
+    Example: fedwise release plan.json all.csv --by PUMA -o releases/
+
+    Only the release leaves. The same plan asked again gets the same release, kept in LEDGER.releases/, at no charge.
     """
-    from ..errors import LedgerError
-    from ..owner.answer import Answer, check
-    from ..owner.release import SUFFIX, check_client, check_seed
-    from ..owner.release import release as make_release
+    from ..owner.release import check_seed
 
     # Everything that can be refused is refused before the rows are read and the ledger is touched.
-    check_client(client)
+    request, file = find_files(plan, data)
     check_seed(seed, simulated=simulated)
-    asked = _asked(plan, schema)
+    asked = _asked(request, schema)
+    limits = {"max_epsilon": max_epsilon, "max_delta": max_delta}
+    frames = partial(parts_of, asked, file, client=client, by=by, part=part, test=test, split_seed=split_seed)
+    hint = f"fedwise check {request} {file}" + (f" --by {by}" if by else "")
+    if by is not None:
+        _release_all(
+            asked, frames(), file, ledger, output, budget=budget, limits=limits, force=force, json=json
+        )
+        return
+    made, target, warnings = _release_one(
+        asked, client, file, frames, ledger, output, budget=budget, limits=limits, no_privacy=no_privacy,
+        simulated=simulated, seed=seed, force=force, hint=hint,
+    )  # fmt: skip
+    for text in warnings:
+        note(f"warning: {text}; {hint} says more")
+    if json:
+        print_json(_plain(made, target))
+    else:
+        _show(made, target)
+
+
+def _release_one(
+    asked: Plan,
+    client: str | None,
+    file: Path,
+    frames: Callable[[], dict[str, FrameLike]],
+    ledger: Path | None,
+    output: Path | None,
+    *,
+    budget: float | None,
+    limits: dict[str, float | None],
+    no_privacy: bool,
+    simulated: bool,
+    seed: int | None,
+    force: bool,
+    hint: str,
+) -> tuple[Answer, Path, list[str]]:
+    """One client's release, where it was written, and what was odd about the rows."""
+    from ..errors import DataError, FedwiseError, LedgerError
+    from ..owner.answer import Answer, answer, check
+    from ..owner.archive import Archive
+    from ..owner.batch import open_ledger, refuse_problems
+    from ..owner.release import SUFFIX, check_client
+    from ..owner.release import release as make_release
+
+    if client is None:
+        raise FedwiseError(
+            "client must be named: pass --client NAME, or --by COLUMN for a file of several clients"
+        )
+    check_client(client)
     target = output or Path(f"{client}{SUFFIX}")
     check_output(target, ".json", force=force)
-    where = ledger or data.with_name(data.name + ".ledger.db")
+    where = ledger or file.with_name(file.name + ".ledger.db")
     charged = asked.private and not simulated
     if not charged and (ledger is not None or budget is not None or where.exists()):
         kind = "simulated" if asked.private else "without privacy"
         raise LedgerError(
             f"data with a budget (ledger '{where}') must not be released {kind}; use public data"
         )
-    check(asked, client=client, max_epsilon=max_epsilon, max_delta=max_delta, no_privacy=no_privacy)
-    if charged:
-        made = _charged(asked, data, client, where, budget=budget, output=target, force=force)
-    else:
+    check(asked, client=client, no_privacy=no_privacy, **limits)
+    if not file.exists():  # which a release made before would not notice
+        raise DataError(f"data file '{file}' does not exist; check the path")
+    warnings: list[str] = []
+    if not charged:
+        rows = frames()[client]
+        warnings = refuse_problems(asked, {client: rows}, hint=hint)
         fresh = make_release(
-            asked, data, client=client, simulated=simulated, seed=seed, no_privacy=no_privacy
+            asked, rows, client=client, simulated=simulated, seed=seed, no_privacy=no_privacy
         )
         fresh.save(target, force=force)
-        made = Answer(fresh, repeated=False, ledger=None)
+        return Answer(fresh, repeated=False, ledger=None), target, warnings
+
+    def read() -> FrameLike:
+        rows = frames()[client]
+        warnings.extend(refuse_problems(asked, {client: rows}, hint=hint))
+        return rows
+
+    made = answer(
+        asked, read, client=client, ledger=lambda: open_ledger(asked, where, budget), archive=Archive(where),
+        output=target, force=force,
+    )  # fmt: skip
+    return made, target, warnings
+
+
+def _release_all(
+    asked: Plan,
+    frames: dict[str, FrameLike],
+    file: Path,
+    ledgers: Path | None,
+    output: Path | None,
+    *,
+    budget: float | None,
+    limits: dict[str, float | None],
+    force: bool,
+    json: bool,
+) -> None:
+    """A release of every client in the file, each charged to its own ledger."""
+    from ..owner.batch import answer_all
+    from ..owner.release import SUFFIX
+
+    folder = output or Path("releases")
+    with progress() as bar:
+        task = bar.add_task("releasing", total=len(frames), best="")
+        made = answer_all(
+            asked, frames, ledgers=ledgers or file.with_name(file.name + ".ledgers"), output=folder, budget=budget,
+            force=force, progress=lambda name: bar.update(task, advance=1, best=name), **limits,
+        )  # fmt: skip
+    answers = [(one, folder / f"{name}{SUFFIX}") for name, one in made.items()]
     if json:
-        _print_json(made, target)
-    else:
-        _show(made, target)
+        print_json({"output": str(folder), "releases": [_plain(*one) for one in answers]})
+        return
+    repeated = sum(one.repeated for one, _ in answers)
+    say(f"released {len(asked.tables)} tables of each of {len(made)} clients to {folder} (private)")
+    if repeated:
+        say(f"  {repeated} of them had answered before and are not charged again")
+    say(f"  {asked.promise}")
+    say(f"  a ledger for each in {next(one.ledger.path.parent for one, _ in answers if one.ledger)}")
 
 
 def _asked(path: Path, schema: str | None) -> Plan:
@@ -108,43 +215,19 @@ def _asked(path: Path, schema: str | None) -> Plan:
     return asked
 
 
-def _charged(
-    asked: Plan, data: Path, client: str, where: Path, *, budget: float | None, output: Path, force: bool
-) -> Answer:
-    """A release charged to the ledger at `where`, or the one made before."""
-    from ..errors import DataError
-    from ..owner.answer import answer
-    from ..owner.archive import Archive
-    from ..owner.ledger import Ledger
-
-    if not data.exists():  # which a release made before would not notice
-        raise DataError(f"data file '{data}' does not exist; check the path")
-
-    def open_ledger() -> Ledger:
-        if where.exists():
-            return Ledger(where, budget)
-        return Ledger(where, asked.epsilon if budget is None else budget, asked.delta)
-
-    return answer(
-        asked, data, client=client, ledger=open_ledger, archive=Archive(where), output=output, force=force
-    )
-
-
-def _print_json(made: Answer, target: Path) -> None:
+def _plain(made: Answer, target: Path) -> dict[str, object]:
     release, ledger = made.release, made.ledger
-    print_json(
-        {
-            "client": release.client,
-            "output": str(target),
-            "label": release.label,
-            "repeated": made.repeated,
-            "epsilon": release.epsilon,
-            "delta": release.delta,
-            "plan_digest": release.plan_digest,
-            "tables": len(release.tables),
-            "ledger": {"path": str(ledger.path), "balance": ledger.balance()} if ledger else None,
-        }
-    )
+    return {
+        "client": release.client,
+        "output": str(target),
+        "label": release.label,
+        "repeated": made.repeated,
+        "epsilon": release.epsilon,
+        "delta": release.delta,
+        "plan_digest": release.plan_digest,
+        "tables": len(release.tables),
+        "ledger": {"path": str(ledger.path), "balance": ledger.balance()} if ledger else None,
+    }
 
 
 def _show(made: Answer, target: Path) -> None:
@@ -158,7 +241,7 @@ def _show(made: Answer, target: Path) -> None:
         balance = made.ledger.balance()
         title = f"{'new ledger' if made.ledger.created else 'ledger'} {made.ledger.path}"
         say(
-            f"  {title}: spent epsilon {balance.spent:.4g} of {balance.epsilon:g}, {balance.remaining:.4g} left "
+            f"  {title}: spent epsilon {balance.spent:.4g} of {balance.epsilon:g}, {left(balance)} "
             f"(delta {balance.delta:g})"
         )
     if release.label != "private":

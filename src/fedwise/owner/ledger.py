@@ -23,6 +23,7 @@ from ..errors import BudgetExceeded, LedgerError
 from ..files import MAX_BYTES, discard, linked, shorten
 from ..privacy.scales import check_promise, gaussian_mu
 from ..privacy.subsampled import Steps
+from ..schema.frame import Format
 from . import entries as lines
 from .balance import Balance, balance, cost, private_steps, squares
 from .entries import APPLICATION, VERSION, WITHOUT_TRAINING, Charge, Damaged, Entries, Kind, Trained
@@ -49,6 +50,11 @@ class Ledger:
 
     def __init__(self, path: str | Path, epsilon: float | None = None, delta: float | None = None) -> None:
         self.path = Path(path)
+        if Format.of(self.path) is not None:
+            raise LedgerError(
+                f"ledger '{self.path}' has the name of a data file; name the ledger of it, such as "
+                f"'{self.path.name}.ledger.db'"
+            )
         exists = self._exists()
         #: Whether this very call made the file: a reason to tell the owner.
         self.created = not exists

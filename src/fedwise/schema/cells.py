@@ -24,27 +24,30 @@ class Wanted(NamedTuple):
     null: tuple[int | str, ...]
 
 
-def read_cells(rows: pl.DataFrame, wanted: dict[str, Wanted], *, decimal: str) -> pl.DataFrame:
-    """The rows with every wanted column as the schema needs it."""
+def read_cells(rows: pl.DataFrame, wanted: dict[str, Wanted], *, decimal: str, padded: bool) -> pl.DataFrame:
+    """The rows with every wanted column as the schema needs it.
+
+    `padded` is for text files: blanks around a cell mean nothing there, and a cell of nothing is missing.
+    """
     changed = []
     for name, kind in wanted.items():
         if name not in rows.columns:
             continue
         series = rows.get_column(name)
-        found = _convert(series, kind, decimal)
+        found = _convert(series, kind, decimal, padded)
         if found is not series:
             changed.append(found.alias(name))
     return rows.with_columns(changed) if changed else rows
 
 
-def _convert(series: pl.Series, kind: Wanted, decimal: str) -> pl.Series:
+def _convert(series: pl.Series, kind: Wanted, decimal: str, padded: bool) -> pl.Series:
     if series.null_count() == len(series):
         return series
     if series.dtype in _TEXT:
         if kind.numbers:
             return as_numbers(series, kind.null, decimal)
-        if kind.texts or kind.null:
-            return _as_text(series, kind)
+        if padded or kind.null:
+            return _as_text(series, kind, padded)
         return series
     if series.dtype.is_temporal() and kind.numbers and series.dtype in (pl.Date, pl.Datetime):
         return series.dt.year().cast(pl.Int64)
@@ -77,12 +80,12 @@ def number_codes(null: Iterable[int | str]) -> list[float]:
     return found
 
 
-def _as_text(series: pl.Series, kind: Wanted) -> pl.Series:
+def _as_text(series: pl.Series, kind: Wanted, padded: bool) -> pl.Series:
     text = series.cast(pl.String)
-    if all(level == level.strip() for level in kind.texts):
+    if padded and all(level == level.strip() for level in kind.texts):
         text = text.str.strip_chars()
     # A quoted cell of nothing is as empty as one without quotes, unless the schema has a level for it.
-    codes = {str(code) for code in kind.null} | ({""} - set(kind.texts))
+    codes = {str(code) for code in kind.null} | ({""} - set(kind.texts) if padded else set())
     return text.set(text.is_in(sorted(codes)).fill_null(False), None)
 
 

@@ -26,6 +26,7 @@ from .column import Column as Column
 from .column import Role as Role
 from .frame import FrameLike, column_names, read
 from .rule import Rule
+from .shipped import shipped_names, shipped_text
 
 MAX_COLUMNS = 500
 #: Most tasks that one release may serve; each takes its part of the budget.
@@ -122,8 +123,14 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     @classmethod
     def load(cls, path: str | Path) -> Schema:
-        """Read a ``schema.toml``."""
+        """Read a ``schema.toml``, or take the shipped schema of that name, such as ``income``."""
         path = Path(path)
+        if not path.suffix and not path.exists():
+            known = shipped_names()
+            if str(path) not in known:
+                shown = shorten(str(path))
+                raise SchemaError(f"'{shown}' is neither a file nor a shipped schema{nearest(shown, known)}")
+            return cls.parse(shipped_text(str(path)), where=f"shipped schema '{path}'")
         try:
             text = read_bytes(path, what="schema file", error=SchemaError).decode("utf-8")
         except UnicodeDecodeError:
@@ -175,7 +182,7 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         wanted = self.wanted_cells()
         rows = read(frame, list(wanted), text=[name for name, cells in wanted.items() if cells.texts])
         self._refuse_near_misses(frame, rows, wanted)
-        return read_cells(rows, wanted, decimal=self.decimal)
+        return read_cells(rows, wanted, decimal=self.decimal, padded=isinstance(frame, str | Path))
 
     def wanted_cells(self) -> dict[str, Wanted]:
         """What is to be made of each column of the data that a variable or the filter reads, by its name there."""
@@ -190,7 +197,7 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
                 is_text = isinstance(value, str)
                 add(column, numbers=not is_text, texts=[value] if is_text else [], null=null)  # type: ignore[list-item]
 
-        for column in (part for column in self.columns for part in column.parts):
+        for column in (part for one in self.columns for part in one.parts):
             null = self.null_codes(column)
             if column.rule is not None:
                 add_rule(column.rule, null)

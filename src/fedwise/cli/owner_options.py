@@ -1,0 +1,67 @@
+"""Options that check and release share: which file, whose rows of it, and which part of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from ..owner.balance import Balance
+    from ..planning import Plan
+    from ..schema.frame import FrameLike
+
+ByOption = Annotated[
+    str | None,
+    typer.Option("--by", help="Column that divides the file into clients; each value is a client's name."),
+]
+PartOption = Annotated[
+    str, typer.Option("--part", help="all rows, or train: only those that training will train on.")
+]
+LedgerOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--ledger", "-l", help="Budget ledger of this data set; with --by, a folder of them. [DATA.ledger.db]"
+    ),
+]
+
+
+def find_files(plan: Path | None, data: Path | None) -> tuple[Path, Path]:
+    """The plan and the data, whose places are told from the files where they were swapped or one is left out."""
+    from ..errors import FedwiseError
+    from ..schema.frame import Format
+
+    if plan is None or data is None:
+        raise FedwiseError(
+            "a plan and a data file must be named; write: PLAN DATA, such as plan.json people.csv"
+        )
+    if Format.of(plan) is not None and data.suffix.lower() == ".json":
+        raise FedwiseError(f"the plan comes first and the data second, got '{plan}' and '{data}'; swap them")
+    return plan, data
+
+
+def parts_of(
+    plan: Plan, data: Path, *, client: str | None, by: str | None, part: str, test: float, split_seed: int
+) -> dict[str, FrameLike]:
+    """Rows of each client of the file: all of them, or those that training will train on."""
+    from ..data.division import divide
+    from ..data.split import split
+    from ..errors import FedwiseError
+
+    if part not in ("all", "train"):
+        raise FedwiseError(f"--part must be all or train, got '{part}'")
+    if by is not None and client is not None:
+        raise FedwiseError("clients are named by --by; leave out --client")
+    frames: dict[str, FrameLike] = {client or "": data} if by is None else dict(divide(data, by))
+    if part == "all":
+        return frames
+    return {
+        name: split(frame, test, seed=split_seed, client=name, schema=plan.schema)[0]
+        for name, frame in frames.items()
+    }
+
+
+def left(balance: Balance) -> str:
+    """What is left of a budget, in words where it is only what rounding leaves."""
+    return f"{balance.remaining:.4g} left" if balance.remaining > 0.01 * balance.epsilon else "nothing left"
