@@ -26,6 +26,34 @@ LedgerOption = Annotated[
     ),
 ]
 
+BudgetOption = Annotated[
+    float | None,
+    typer.Option(
+        "--budget", help="Total epsilon when the ledger is new. [the plan's: room for this release only]"
+    ),
+]
+OwnSchemaOption = Annotated[
+    str | None,
+    typer.Option("--schema", help="Your own copy of the schema: refuse a plan of another one."),
+]
+MaxEpsilonOption = Annotated[
+    float | None,
+    typer.Option("--max-epsilon", help="Refuse a plan that asks for a larger epsilon. [no limit]"),
+]
+MaxDeltaOption = Annotated[
+    float | None, typer.Option("--max-delta", help="Refuse a plan whose delta is larger.")
+]
+NoPrivacyOption = Annotated[
+    bool,
+    typer.Option("--no-privacy", help="Consent to a plan of infinite epsilon: exact tables, NO privacy."),
+]
+SimulatedOption = Annotated[
+    bool, typer.Option("--simulated", help="Seeded noise for experiments on public data: NO privacy.")
+]
+NoiseSeedOption = Annotated[
+    int | None, typer.Option("--seed", help="Seed of simulated noise; refused for a real release.")
+]
+
 
 def find_files(plan: Path | None, data: Path | None) -> tuple[Path, Path]:
     """The plan and the data, whose places are told from the files where they were swapped or one is left out."""

@@ -10,7 +10,21 @@ import typer
 
 from .console import ForceOption, JsonOption, check_output, note, print_json, progress, say
 from .inputs import SplitSeedOption, TestOption
-from .owner_options import ByOption, LedgerOption, PartOption, find_files, left, parts_of
+from .owner_options import (
+    BudgetOption,
+    ByOption,
+    LedgerOption,
+    MaxDeltaOption,
+    MaxEpsilonOption,
+    NoiseSeedOption,
+    NoPrivacyOption,
+    OwnSchemaOption,
+    PartOption,
+    SimulatedOption,
+    find_files,
+    left,
+    parts_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,33 +53,13 @@ def release(
         ),
     ] = None,
     ledger: LedgerOption = None,
-    budget: Annotated[
-        float | None,
-        typer.Option(
-            "--budget", help="Total epsilon when the ledger is new. [the plan's: room for this release only]"
-        ),
-    ] = None,
-    schema: Annotated[
-        str | None,
-        typer.Option("--schema", help="Your own copy of the schema: refuse a plan of another one."),
-    ] = None,
-    max_epsilon: Annotated[
-        float | None,
-        typer.Option("--max-epsilon", help="Refuse a plan that asks for a larger epsilon. [no limit]"),
-    ] = None,
-    max_delta: Annotated[
-        float | None, typer.Option("--max-delta", help="Refuse a plan whose delta is larger.")
-    ] = None,
-    no_privacy: Annotated[
-        bool,
-        typer.Option("--no-privacy", help="Consent to a plan of infinite epsilon: exact tables, NO privacy."),
-    ] = False,
-    simulated: Annotated[
-        bool, typer.Option("--simulated", help="Seeded noise for experiments on public data: NO privacy.")
-    ] = False,
-    seed: Annotated[
-        int | None, typer.Option("--seed", help="Seed of simulated noise; refused for a real release.")
-    ] = None,
+    budget: BudgetOption = None,
+    schema: OwnSchemaOption = None,
+    max_epsilon: MaxEpsilonOption = None,
+    max_delta: MaxDeltaOption = None,
+    no_privacy: NoPrivacyOption = False,
+    simulated: SimulatedOption = False,
+    seed: NoiseSeedOption = None,
     force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
