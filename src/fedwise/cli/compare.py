@@ -63,11 +63,13 @@ def compare(
     model: ModelOption = "mlp",
     test: TestOption = 0.2,
     split_seed: SplitSeedOption = 0,
-    metric: Annotated[str, typer.Option("--metric", help="Metric of the target.")] = "accuracy",
+    metric: Annotated[
+        str | None, typer.Option("--metric", help="Metric of the target. [accuracy, or rmse of a number]")
+    ] = None,
     metrics: Annotated[
         str,
         typer.Option("--metrics", help="Metrics of the table, with commas; eod:SEX@rate for one attribute."),
-    ] = "auc,balanced_accuracy,balanced_accuracy@rate,eod,eod@rate",
+    ] = "auc,macro_f1,macro_auc,mae,balanced_accuracy,balanced_accuracy@rate,eod,eod@rate,error_gap",
     target: Annotated[
         float | None, typer.Option("--target", help="Value to reach. [98% of the way to the best method]")
     ] = None,
@@ -87,6 +89,7 @@ def compare(
     """
     from ..objective.metric import parse
     from ..training.comparison import compare as run_all
+    from ..training.comparison import usual_metric
     from ..training.federation import read_frames
     from ..training.settings import Training
 
@@ -111,7 +114,7 @@ def compare(
     if json:
         print_json({"output": str(output), "runs": found.runs, "summary": summary.to_dicts()})
     else:
-        _show(summary, found.attributes, metric, wanted)
+        _show(summary, found.attributes, metric or usual_metric(found.table), wanted)
         note(f"{found.table.height} lines of {found.runs} runs in {output}")
 
 
@@ -122,6 +125,9 @@ def _show(summary: pl.DataFrame, attributes: tuple[str, ...], metric: str, asked
     for m in asked:
         first = attributes[0] if attributes and m.compares_groups else ""
         wanted.append((m.column, m.attribute or first))
+    # A comparison has the metrics of one kind of target: the others are left out.
+    had = set(zip(summary.get_column("metric"), summary.get_column("attribute"), strict=True))
+    wanted = [one for one in wanted if one in had] or wanted
     lines: dict[tuple[str, ...], list[str]] = {}
     for row in summary.iter_rows(named=True):
         key = (row["federation"], row["strategy"], row["sampler"])

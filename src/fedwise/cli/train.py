@@ -100,7 +100,8 @@ RunSeedOption = Annotated[
 
 #: Metrics of the table for people; every one is in the run directory.
 _SHOWN = (
-    "auc", "loss", "brier", "accuracy", "accuracy@rate", "balanced_accuracy", "balanced_accuracy@rate", "f1", "f1@rate",
+    "auc", "macro_auc", "macro_f1", "mae", "rmse", "r2", "error_gap", "loss", "brier", "accuracy",
+    "accuracy@rate", "balanced_accuracy", "balanced_accuracy@rate", "f1", "f1@rate",
     "spd", "spd@rate", "eod", "eod@rate",
 )  # fmt: skip
 _BOTH = (

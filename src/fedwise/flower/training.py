@@ -29,7 +29,6 @@ from ..training.local import (
     LocalSettings,
     Update,
     local_update,
-    log_losses,
     predict,
 )
 from ..training.model import Model, Vector
@@ -78,7 +77,7 @@ def train_app(
         raise FedwiseError(f"weight must be released, exact or equal, got '{weight}'")
     app = ClientApp() if app is None else app
     encoder = Encoder(schema)
-    network = Model.named(model, encoder.width) if isinstance(model, str) else model
+    network = Model.named(model, encoder.width, encoder.task) if isinstance(model, str) else model
     trainer = _Trainer(encoder, network, data, settings or LocalSettings(), weight, test)
     app.train()(trainer.train)
     app.evaluate()(trainer.evaluate)
@@ -174,7 +173,7 @@ class _Trainer:
         policy = admitted_policy()
         parameters = self._parameters(message)
         rows = self.encoder.encode(find_data(self.data, policy, context))
-        value = float(log_losses(predict(self.model, parameters, rows), rows.y).mean())
+        value = float(self.model.task.losses(predict(self.model, parameters, rows), rows.y).mean())
         return Message(RecordDict({"metrics": MetricRecord({"loss": value})}), reply_to=message)
 
     def evaluate(self, message: Message, context: Context) -> Message:
@@ -185,8 +184,8 @@ class _Trainer:
         rows = self.encoder.encode(found)
         logits = predict(self.model, parameters, rows)
         metrics = {
-            "loss": float(log_losses(logits, rows.y).mean()),
-            "accuracy": float(((logits > 0) == (rows.y > 0.5)).mean()),
+            "loss": float(self.model.task.losses(logits, rows.y).mean()),
+            "accuracy": self.model.task.accuracy(logits, rows.y),
             "num-examples": self._weight(policy, len(rows), context),
         }
         return Message(RecordDict({"metrics": MetricRecord(metrics)}), reply_to=message)
@@ -264,7 +263,8 @@ def read_vector(model: Model, message: Message) -> Vector:
 
 def initial_arrays(schema: Schema, model: str | Model = "mlp", *, seed: int = 0) -> ArrayRecord:
     """First parameters of the network `train_app` trains, for a strategy's ``initial_arrays``."""
-    network = Model.named(model, Encoder(schema).width) if isinstance(model, str) else model
+    encoder = Encoder(schema)
+    network = Model.named(model, encoder.width, encoder.task) if isinstance(model, str) else model
     return write_vector(network, network.initial(seed))
 
 

@@ -114,6 +114,9 @@ def _render(template: str, v: ReportValues, specs: Mapping[str, Spec]) -> str:
         training_charts=[
             ("trade-off-trained", "AUC against the rate-matched opportunity gap, last round"),
             ("curve-auc", METRICS["auc"]),
+            ("curve-macro_auc", METRICS["macro_auc"]),
+            ("curve-macro_f1", METRICS["macro_f1"]),
+            ("curve-rmse", METRICS["rmse"]),
             ("curve-balanced_accuracy", METRICS["balanced_accuracy"]),
             ("curve-loss", METRICS["loss"]),
             ("curve-eod", METRICS["eod"]),

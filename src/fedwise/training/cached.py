@@ -87,7 +87,8 @@ class Cache:
             return None
         try:
             found = pl.read_parquet(path)
-            return found if "brier" in found.get_column("metric") else None
+            complete = {"brier", "rmse"} & set(found.get_column("metric"))
+            return found if complete else None
         except (pl.exceptions.PolarsError, OSError):
             return None
 

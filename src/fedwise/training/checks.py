@@ -103,10 +103,10 @@ def check_module(model: Model) -> None:
         if errors:
             first = str(errors[0]).splitlines()[0]
             raise FedwiseError(f"module cannot be trained privately: {first}; replace that layer")
-        _try_out(torch, module, model.inputs)
+        _try_out(torch, module, model.inputs, model.task.outputs)
 
 
-def _try_out(torch: Any, module: Any, inputs: int) -> None:
+def _try_out(torch: Any, module: Any, inputs: int, outputs: int) -> None:
     before = {name: value.clone() for name, value in module.named_buffers()}
     probe = torch.linspace(-1.0, 1.0, 6 * inputs).reshape(inputs, 6).T.contiguous()
     probe = torch.where(torch.arange(6)[:, None] % 2 == 0, probe, torch.sin(7 * probe))
@@ -117,7 +117,7 @@ def _try_out(torch: Any, module: Any, inputs: int) -> None:
         try:
             alone = torch.cat([module(row[None]).reshape(-1) for row in probe])
         except ValueError:  # BatchNorm refuses a row without company
-            alone = torch.full((len(probe),), math.nan)
+            alone = torch.full((len(probe) * outputs,), math.nan)
     after = dict(module.named_buffers())
     for name, value in before.items():
         if name not in after or not torch.equal(value, after[name]):
@@ -129,7 +129,7 @@ def _try_out(torch: Any, module: Any, inputs: int) -> None:
         raise FedwiseError(
             "module must not draw random numbers in private training: they can be guessed; remove dropout"
         )
-    if together.shape != (len(probe),) or not torch.allclose(together, alone, rtol=1e-3, atol=1e-5):
+    if together.shape != (len(probe) * outputs,) or not torch.allclose(together, alone, rtol=1e-3, atol=1e-5):
         raise FedwiseError(
             "module must give each row an output of its own, whatever the other rows are: private training "
             "bounds what one row can do; use GroupNorm or LayerNorm in place of BatchNorm"

@@ -20,7 +20,6 @@ from ..schema.schema import Schema
 from ..search.point import undominated
 from .cached import Cache, Job, train_all
 from .federation import Prepared, prepare, read_frames
-from .metrics import LARGER_IS_BETTER, PLAIN
 from .records import final
 from .samplers import SAMPLERS
 from .settings import Training
@@ -30,7 +29,10 @@ from .strategies import STRATEGIES
 #: Columns that name a method.
 METHOD = ("federation", "strategy", "sampler")
 #: Metrics a comparison prints: gains at ½ alone may be those of a model that says yes more often.
-SHOWN = ("auc", "loss", "balanced_accuracy", "balanced_accuracy@rate", "eod", "eod@rate", "spd", "spd@rate")
+SHOWN = (
+    "auc", "macro_auc", "macro_f1", "mae", "rmse", "loss", "balanced_accuracy", "balanced_accuracy@rate", "eod",
+    "eod@rate", "spd", "spd@rate", "error_gap",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +64,7 @@ class Comparison:
         self,
         *,
         rows: str = "all",
-        metric: str = "accuracy",
+        metric: str | None = None,
         target: float | None = None,
         metrics: Sequence[str] | None = None,
     ) -> pl.DataFrame:
@@ -150,7 +152,7 @@ def compare(
     workers, cache
         Processes, and a directory of finished trainings: after a stop only the rest is trained.
     progress
-        Called with trainings done, trainings asked for, and the best accuracy so far.
+        Called with trainings done, trainings asked for, and the best accuracy (RMSE of a number) so far.
     """
     settings = settings or Training()
     _, found = read_frames(frames)
@@ -165,10 +167,12 @@ def compare(
         found, schema, test=settings.test, seed=settings.split_seed, use_sensitive=settings.use_sensitive
     )
     done, best = 0, -math.inf
+    choose = min if prepared.encoder.task.kind == "number" else max
 
     def after(_: Job, table: pl.DataFrame) -> None:
         nonlocal done, best
-        done, best = done + 1, max(best, final(table, "accuracy"))
+        value = final(table, usual_metric(table))
+        done, best = done + 1, value if math.isinf(best) else choose(best, value)
         if progress:
             progress(done, len(work), best)
 
@@ -275,7 +279,7 @@ def _privacy(config: Config) -> str:
 
 
 def summarise(
-    table: pl.DataFrame, *, rows: str = "all", metric: str = "accuracy", target: float | None = None
+    table: pl.DataFrame, *, rows: str = "all", metric: str | None = None, target: float | None = None
 ) -> pl.DataFrame:
     """One line for each method and metric: final mean, 95% interval, and rounds to the target.
 
@@ -286,7 +290,8 @@ def summarise(
     rows
         ``all`` (held-out rows of every client) or ``own`` (of the federation).
     metric, target
-        The metric whose first round at the target is looked for. Default target: 98% of the way from the
+        The metric whose first round at the target is looked for; default accuracy, or the RMSE of a number.
+        Default target: 98% of the way from the
         untrained to the best method's final mean.
 
     Returns
@@ -321,7 +326,13 @@ def summarise(
     ).select(*keys, "mean", "low", "high", "seeds", "rounds_to_target")
 
 
-def _reached(tested: pl.DataFrame, metric: str, target: float | None) -> pl.DataFrame:
+def usual_metric(table: pl.DataFrame) -> str:
+    """The metric people ask for first: accuracy of classes, the root of the mean squared error of a number."""
+    return "accuracy" if "accuracy" in table.get_column("metric") else "rmse"
+
+
+def _reached(tested: pl.DataFrame, metric: str | None, target: float | None) -> pl.DataFrame:
+    metric = metric or usual_metric(tested)
     path = tested.filter((pl.col("metric") == metric) & (pl.col("attribute") == ""))
     if path.is_empty():
         known = sorted(tested.get_column("metric").unique().to_list())
@@ -330,10 +341,10 @@ def _reached(tested: pl.DataFrame, metric: str, target: float | None) -> pl.Data
         )
     if path.get_column("round").n_unique() < tested.get_column("round").n_unique():
         raise FedwiseError(
-            f"metric must be one of {', '.join(PLAIN)}, got '{metric}', which only the last round has; "
+            f"metric must be one of every round, such as accuracy, got '{metric}', which only the last round has; "
             "rounds to a target need every round"
         )
-    larger = metric in LARGER_IS_BETTER
+    larger = parse(metric).larger_is_better
     if target is None:
         final = (
             path.filter(pl.col("round") == pl.col("round").max())

@@ -69,24 +69,26 @@ def ratio(part: Floats, whole: Floats) -> Floats:
 
 
 def _gaps(positive: Floats, true_positive: Floats, false_positive: Floats, right: Floats) -> dict[str, float]:
-    odds = [gap for gap in (_gap(true_positive), _gap(false_positive)) if not math.isnan(gap)]
+    odds = [gap for gap in (gap(true_positive), gap(false_positive)) if not math.isnan(gap)]
     return {
-        "spd": _gap(positive),
-        "eod": _gap(true_positive),
-        "mad": _gap(right),
+        "spd": gap(positive),
+        "eod": gap(true_positive),
+        "mad": gap(right),
         "equalised_odds": max(odds) if odds else math.nan,
-        "spd_signed": _signed(positive),
-        "eod_signed": _signed(true_positive),
-        "mad_signed": _signed(right),
+        "spd_signed": signed_gap(positive),
+        "eod_signed": signed_gap(true_positive),
+        "mad_signed": signed_gap(right),
     }
 
 
-def _gap(rates: Floats) -> float:
+def gap(rates: Floats) -> float:
+    """Largest minus smallest of the rates that are known; NaN for fewer than two."""
     known = rates[~np.isnan(rates)]
     return float(known.max() - known.min()) if len(known) > 1 else math.nan
 
 
-def _signed(rates: Floats) -> float:
+def signed_gap(rates: Floats) -> float:
+    """The later of two groups' rates minus the earlier one; NaN for any other number of groups."""
     known = rates[~np.isnan(rates)]
     return float(known[1] - known[0]) if len(known) == 2 else math.nan
 

@@ -17,6 +17,7 @@ from ..errors import DataError, SchemaError
 from ..schema.codes import encode_column
 from ..schema.frame import FrameLike
 from ..schema.schema import Column, Role, Schema
+from .task import Task, scale_of
 
 Floats32 = npt.NDArray[np.float32]
 
@@ -34,7 +35,7 @@ class Rows:
     dense, dense_at
         Shape (rows, numeric inputs): values; and the position of each among the inputs.
     y
-        Shape (rows,): the target, 0.0 or 1.0.
+        Shape (rows,): the target: 0.0 or 1.0, the code of a class, or a scaled number (see `task`).
     groups
         Shape (sensitive attributes, rows): codes of each sensitive attribute.
     """
@@ -96,20 +97,14 @@ class Encoder:
     Parameters
     ----------
     schema
-        The public schema. Its target must have two levels; the second one is the positive class.
+        The public schema, with one target. Of two levels the second one is the positive class; see `Task`.
     use_sensitive
         Whether sensitive attributes are inputs too (default, as SEX is in the folktables tasks). They are
         always kept as groups for the fairness metrics.
     """
 
     def __init__(self, schema: Schema, *, use_sensitive: bool = True) -> None:
-        target = schema.columns[schema.target]
-        known = target.size - target.has_other
-        if known != 2:
-            raise SchemaError(
-                f"target column '{target.name}' must have two levels to be trained on, got {known}; "
-                "declare a rule such as 'PINCP > 50000', or two bins"
-            )
+        self.task = Task.of(schema)
         self.schema = schema
         self.use_sensitive = use_sensitive
         names: list[str] = []
@@ -154,7 +149,7 @@ class Encoder:
             codes = self.schema.encode(selected)
             target = self.schema.columns[self.schema.target]
             if target.has_other:
-                keep = codes[self.schema.target] < 2
+                keep = codes[self.schema.target] < target.size - 1
                 codes, selected = codes[:, keep], selected.filter(pl.Series(keep))
             return self._build(codes, selected)
         except DataError as error:
@@ -204,19 +199,27 @@ class Encoder:
             hot=hot,
             dense=np.stack(dense, axis=1) if dense else np.zeros((count, 0), dtype=np.float32),
             dense_at=np.array(dense_at, dtype=np.int64),
-            y=codes[self.schema.target].astype(np.float32),
+            y=self._target(codes[self.schema.target], rows),
             groups=np.ascontiguousarray(codes[list(self.schema.sensitive)]),
         )
+
+    def _target(self, codes: npt.NDArray[np.int16], rows: pl.DataFrame) -> Floats32:
+        """What is trained on: codes of classes, or a scaled number."""
+        column = self.schema.columns[self.schema.target]
+        absent = not any(name in rows.columns for name in column.sources)
+        if self.task.kind != "number" or absent:  # rows to be predicted have no target
+            return codes.astype(np.float32)
+        if column.model == "scaled":
+            return _scale(column, rows, np.zeros(len(codes), dtype=bool))
+        assert column.bins is not None  # the schema checks it
+        edges = np.asarray(column.bins)
+        middles = (edges[1:] + edges[:-1]) / 2
+        return np.asarray((middles[codes] - self.task.centre) / self.task.width, dtype=np.float32)
 
 
 def _scale(column: Column, rows: pl.DataFrame, other: npt.NDArray[np.bool_]) -> Floats32:
     """``(x − centre) / width``; 0 where the value counts as ``other``."""
-    if column.scale is not None:
-        centre, width = column.scale
-    else:
-        assert column.bins is not None  # the schema checks it
-        centre = (column.bins[0] + column.bins[-1]) / 2
-        width = (column.bins[-1] - column.bins[0]) / 2
+    centre, width = scale_of(column)
     name = next(name for name in column.sources if name in rows.columns)
     values = rows.get_column(name).cast(pl.Float64).fill_null(centre).to_numpy()
     return np.where(other, 0.0, (values - centre) / width).astype(np.float32)

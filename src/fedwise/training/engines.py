@@ -14,6 +14,7 @@ import numpy.typing as npt
 from . import kernels
 from .encoding import Rows
 from .model import Model, Vector, import_torch
+from .task import Task
 
 if TYPE_CHECKING:
     from .local import LocalSettings
@@ -59,7 +60,7 @@ def fast(
         loss, taken = kernels.train(
             theta, first, second, taken, model.sizes, model.offsets, rows.hot, rows.dense, rows.dense_at, rows.y,
             weight, order, settings.batch, settings.optimizer == "adam", settings.lr, settings.mu, anchor, turned,
-            summed,
+            summed, model.task.code,
         )  # fmt: skip
         total += loss
     if settings.carry and settings.optimizer == "adam":
@@ -70,6 +71,16 @@ def fast(
         )
     gradient = summed[model.from_kernel] if summed.size else _EMPTY
     return theta[model.from_kernel], total / (len(rows) * len(passes)), taken - before, gradient
+
+
+def torch_losses(task: Task, scores: Any, y: Any) -> Any:
+    """As `Task.losses`, for tensors with a gradient."""
+    functional = import_torch().nn.functional
+    if task.kind == "binary":
+        return functional.binary_cross_entropy_with_logits(scores.reshape(-1), y, reduction="none")
+    if task.kind == "number":
+        return 0.5 * (scores.reshape(-1) - y) ** 2
+    return functional.cross_entropy(scores, y.long(), reduction="none")
 
 
 def by_torch(
@@ -105,9 +116,7 @@ def by_torch(
         for order in passes:
             for chosen in torch.from_numpy(order).split(settings.batch):
                 optimizer.zero_grad(set_to_none=True)
-                losses = torch.nn.functional.binary_cross_entropy_with_logits(
-                    module(x[chosen]).reshape(-1), y[chosen], reduction="none"
-                )
+                losses = torch_losses(model.task, module(x[chosen]), y[chosen])
                 if weights is not None:
                     losses = losses * weights[chosen]
                 losses.mean().backward()

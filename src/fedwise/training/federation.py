@@ -96,7 +96,7 @@ def prepare(
         first, second = split(frame, test, seed=seed, client=client, schema=schema)
         train[client] = encoder.encode(first, client=client)
         held[client] = encoder.encode(second, client=client)
-        if len(np.unique(train[client].y)) < 2:
+        if encoder.task.kind != "number" and len(np.unique(train[client].y)) < 2:
             notes.append(
                 f"client '{client}': fewer than two classes in its training rows; its updates favour that class"
             )

@@ -198,6 +198,65 @@ def gradient(
 
 
 @_compile
+def _score_slopes(
+    scores: Floats32, y: Floats32, weight: Floats32, rows: Ints, classes: int, slopes: Floats32
+) -> float:
+    """Loss and its derivative by the scores for classes (softmax) or, with `classes` 0, for a number.
+
+    loss(z, y) = log Σ_c e^z_c − z_y with derivative softmax(z) − [c = y]; or ½(z − y)² with derivative z − y.
+    """
+    count = rows.shape[0]
+    share = np.float32(1.0) / np.float32(count)
+    total = 0.0
+    for r in range(count):
+        label = y[rows[r]]
+        w = weight[rows[r]] if weight.shape[0] else np.float32(1.0)
+        if classes == 0:
+            off = scores[r, 0] - label
+            total += 0.5 * w * off * off
+            slopes[r, 0] = off * w * share
+            continue
+        highest = scores[r, 0]
+        for c in range(1, classes):
+            highest = max(highest, scores[r, c])
+        whole = np.float32(0.0)
+        for c in range(classes):
+            slopes[r, c] = np.exp(scores[r, c] - highest)
+            whole += slopes[r, c]
+        told = int(label)
+        total += w * (math.log(whole) - (scores[r, told] - highest))
+        for c in range(classes):
+            slopes[r, c] = (slopes[r, c] / whole - (1.0 if c == told else 0.0)) * w * share
+    return total
+
+
+@_compile
+def task_gradient(
+    theta: Floats32,
+    sizes: Ints,
+    offsets: Ints,
+    hot: npt.NDArray[np.int32],
+    dense: Floats32,
+    dense_at: Ints,
+    y: Floats32,
+    weight: Floats32,
+    rows: Ints,
+    acts: Floats32,
+    deltas: Floats32,
+    flipped: Floats32,
+    grad: Floats32,
+    kind: int,
+) -> float:
+    """As `gradient`, for more than two classes (`kind` 1) or a number (2)."""
+    _forward(theta, sizes, offsets, hot, dense, dense_at, rows, acts)
+    last = sizes.shape[0] - 2
+    classes = sizes[last + 1] if kind == 1 else 0
+    total: float = _score_slopes(acts[last], y, weight, rows, classes, deltas[last])
+    _backward(theta, sizes, offsets, hot, dense, dense_at, rows, acts, deltas, flipped, grad)
+    return total
+
+
+@_compile
 def train(
     theta: Floats32,
     first: Floats32,
@@ -218,8 +277,11 @@ def train(
     anchor: Floats32,
     shift: Floats32,
     summed: Floats32,
+    kind: int = 0,
 ) -> tuple[float, int]:
     """One pass over `order` in batches, updating `theta` and the optimiser's moments in place.
+
+    `kind` is that of `task.CODES`: two classes, more, or a number.
 
     Every step moves along ``gradient + mu · (theta − anchor) + shift``; `summed` (when not empty) adds up
     the plain gradients, `shift` may be empty.
@@ -246,9 +308,27 @@ def train(
     one = np.float32(1.0)
     for start in range(0, order.shape[0], batch):
         rows = order[start : start + batch]
-        seen = gradient(
-            theta, sizes, offsets, hot, dense, dense_at, y, weight, rows, acts, deltas, flipped, grad
-        )
+        if kind == 0:
+            seen = gradient(
+                theta, sizes, offsets, hot, dense, dense_at, y, weight, rows, acts, deltas, flipped, grad
+            )
+        else:
+            seen = task_gradient(
+                theta,
+                sizes,
+                offsets,
+                hot,
+                dense,
+                dense_at,
+                y,
+                weight,
+                rows,
+                acts,
+                deltas,
+                flipped,
+                grad,
+                kind,
+            )
         total += seen
         taken += 1
         if not math.isfinite(seen):
@@ -289,7 +369,7 @@ def logits(
     dense_at: Ints,
     out: Floats32,
 ) -> None:
-    """Logits of all rows into `out`, in blocks that stay in the cache."""
+    """Scores of all rows into `out`, shape (rows, outputs), in blocks that stay in the cache."""
     layers = sizes.shape[0] - 1
     width = 1
     for layer in range(layers):
@@ -300,4 +380,5 @@ def logits(
         rows = np.arange(start, min(start + block, out.shape[0]))
         _forward(theta, sizes, offsets, hot, dense, dense_at, rows, acts)
         for r in range(rows.shape[0]):
-            out[start + r] = acts[layers - 1, r, 0]
+            for c in range(out.shape[1]):
+                out[start + r, c] = acts[layers - 1, r, c]

@@ -19,6 +19,7 @@ from . import engines, kernels
 from .encoding import Rows
 from .engines import one_thread
 from .model import Model, Vector, import_torch
+from .task import log_losses as log_losses
 
 Engine = Literal["auto", "fast", "torch"]
 #: What a client remembers from round to round: optimiser moments (when carried), its control variate.
@@ -202,25 +203,25 @@ def _row_weights(rows: Rows, cells: npt.NDArray[np.float64], attribute: int) -> 
 
 
 def predict(model: Model, parameters: Vector, rows: Rows, *, engine: Engine = "auto") -> Vector:
-    """Logits of all rows, shape (rows,)."""
+    """Scores of all rows: shape (rows,), or (rows, classes) where there are more than two."""
+    shape = (len(rows), model.task.outputs) if model.task.kind == "classes" else (len(rows),)
     if resolve(model, engine) == "fast":
-        out = np.empty(len(rows), dtype=np.float32)
+        out = np.empty((len(rows), model.task.outputs), dtype=np.float32)
         theta = parameters[model.to_kernel]
         kernels.logits(theta, model.sizes, model.offsets, rows.hot, rows.dense, rows.dense_at, out)
-        return out
+        return out.reshape(shape)
     torch = import_torch()
     module = model.module(parameters).eval()
     x: Any = rows.tensors[0]
     with one_thread(), torch.no_grad():
         parts = [module(x[at : at + 8192]).reshape(-1).numpy() for at in range(0, len(rows), 8192)]
-    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.float32)
-
-
-def log_losses(logits: Vector, y: Vector) -> npt.NDArray[np.float64]:
-    """Log loss of each row: max(z, 0) − z·y + log(1 + e^−|z|)."""
-    z = logits.astype(np.float64)
-    losses: npt.NDArray[np.float64] = np.maximum(z, 0) - z * y + np.log1p(np.exp(-np.abs(z)))
-    return losses
+    flat = np.concatenate(parts) if parts else np.zeros(0, dtype=np.float32)
+    if flat.size != len(rows) * model.task.outputs:
+        raise FedwiseError(
+            f"module must give each row {model.task.outputs} scores, got {flat.size} for {len(rows)} rows; "
+            "change its last layer"
+        )
+    return flat.reshape(shape)
 
 
 def sum_groups(rows: Rows, logits: Vector, attribute: int) -> GroupSums:

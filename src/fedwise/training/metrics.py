@@ -14,19 +14,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import FedwiseError
 from ..objective.metric import DECISIONS, GAPS, SIGNED, Metric
+from .class_metrics import evaluate_classes, resample_classes
 from .confusion import by_fairlearn, confusion, fairness, overall
 from .encoding import Rows
 from .local import log_losses
 from .model import Vector
+from .number_metrics import evaluate_numbers, resample_numbers
 from .ranking import Ranking, decide, probability
 from .resampling import resample
+from .task import BINARY, Task
+from .values import Value, bounded
 
 __all__ = [
     "EXTENDED", "FAIRNESS", "LARGER_IS_BETTER", "PLAIN", "Value", "best_threshold", "by_fairlearn", "confusion",
@@ -45,16 +49,6 @@ FAIRNESS = (*GAPS, *SIGNED)
 LARGER_IS_BETTER = frozenset(PLAIN) - {"loss"}
 
 
-class Value(NamedTuple):
-    """One number of a table of metrics; `low` and `high` bound it at 95% where a bootstrap ran."""
-
-    metric: str
-    attribute: str
-    value: float
-    low: float = math.nan
-    high: float = math.nan
-
-
 def evaluate(
     logits: Vector,
     rows: Rows,
@@ -62,6 +56,7 @@ def evaluate(
     *,
     extended: bool = False,
     best: float | None = None,
+    task: Task = BINARY,
 ) -> list[Value]:
     """All metrics of predictions at the threshold ½, and those of `extended`.
 
@@ -78,7 +73,13 @@ def evaluate(
         of `rows`.
     best
         Also the metrics at this log-odds, as found by `best_threshold`; NaN counts as none.
+    task
+        Of more than two classes the metrics are those of `class_metrics`, of a number those of `number_metrics`.
     """
+    if task.kind == "classes":
+        return evaluate_classes(logits, rows, attributes, task, extended=extended)
+    if task.kind == "number":
+        return evaluate_numbers(logits, rows, attributes, task)
     predicted = logits > 0
     found = overall(confusion(rows.y, predicted, np.zeros(len(rows), dtype=np.int64))[0])
     found["loss"] = float(log_losses(logits, rows.y).mean()) if len(rows) else math.nan
@@ -221,6 +222,7 @@ def final(
     replicates: int = 200,
     seed: int = 0,
     best: float | None = None,
+    task: Task = BINARY,
 ) -> list[Value]:
     """All metrics, group rates at ½ through fairlearn, with 95% bootstrap intervals over the rows.
 
@@ -233,10 +235,16 @@ def final(
         Bootstrap samples of the rows; 0 for no intervals.
     seed
         Seed of the bootstrap.
-    best
+    best, task
         As in `evaluate`.
     """
-    values = evaluate(logits, rows, attributes, extended=True, best=best)
+    values = evaluate(logits, rows, attributes, extended=True, best=best, task=task)
+    if task.kind != "binary":
+        if replicates < 1 or len(rows) == 0:
+            return values
+        draw = resample_classes if task.kind == "classes" else resample_numbers
+        rng = np.random.default_rng((seed, 0xB007))
+        return bounded(values, draw(logits, rows, attributes, task, replicates=replicates, rng=rng))
     for i, attribute in enumerate(attributes):
         gaps = by_fairlearn(rows.y, logits > 0, rows.groups[i])
         values = [
@@ -246,14 +254,4 @@ def final(
     if replicates < 1 or len(rows) == 0:
         return values
     rng = np.random.default_rng((seed, 0xB007))
-    draws = resample(logits, rows, attributes, replicates=replicates, rng=rng, best=best)
-    out = []
-    for v in values:
-        drawn = draws.get((v.metric, v.attribute), np.zeros(0))
-        known = drawn[~np.isnan(drawn)]
-        if math.isnan(v.value) or len(known) == 0:
-            out.append(v)
-        else:
-            low, high = np.quantile(known, [0.025, 0.975])
-            out.append(v._replace(low=float(low), high=float(high)))
-    return out
+    return bounded(values, resample(logits, rows, attributes, replicates=replicates, rng=rng, best=best))

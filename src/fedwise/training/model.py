@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FedwiseError, MissingExtra, nearest
+from .task import BINARY, Task
 
 #: Parameters of a model: flat, float32.
 Vector = npt.NDArray[np.float32]
@@ -49,7 +50,7 @@ def check_extra(*, private: bool = False) -> None:
 
 @dataclass(frozen=True)
 class Model:
-    """A network with one logit out.
+    """A network with one score out, or one for each class.
 
     Parameters
     ----------
@@ -59,12 +60,15 @@ class Model:
         Widths of the ReLU layers: (32, 32, 32) is the paper's, () is logistic regression.
     factory
         Makes a ``torch.nn.Module`` from the number of inputs; replaces `hidden`. The module maps
-        (rows, inputs) to (rows,) or (rows, 1) logits.
+        (rows, inputs) to (rows,) or (rows, 1) logits, or to (rows, classes).
+    task
+        What is told: two classes, more, or a number.
     """
 
     inputs: int
     hidden: tuple[int, ...] = (32, 32, 32)
     factory: Callable[[int], Any] | None = None
+    task: Task = BINARY
 
     def __post_init__(self) -> None:
         if self.inputs < 1 or any(width < 1 for width in self.hidden):
@@ -73,12 +77,12 @@ class Model:
             )
 
     @classmethod
-    def named(cls, name: str, inputs: int) -> Model:
+    def named(cls, name: str, inputs: int, task: Task = BINARY) -> Model:
         """``mlp``, ``logistic``, or widths such as ``64-32``."""
         if name in _HIDDEN:
-            return cls(inputs, _HIDDEN[name])
+            return cls(inputs, _HIDDEN[name], task=task)
         try:
-            return cls(inputs, tuple(int(width) for width in name.split("-")))
+            return cls(inputs, tuple(int(width) for width in name.split("-")), task=task)
         except ValueError:
             raise FedwiseError(
                 f"model must be mlp, logistic or widths such as 64-32, got '{name}'{nearest(name, _HIDDEN)}"
@@ -175,8 +179,8 @@ class Model:
 
     @cached_property
     def sizes(self) -> npt.NDArray[np.int64]:
-        """Widths of all layers of a built-in network, inputs first and the logit last."""
-        return np.array([self.inputs, *self.hidden, 1], dtype=np.int64)
+        """Widths of all layers of a built-in network, inputs first and the scores last."""
+        return np.array([self.inputs, *self.hidden, self.task.outputs], dtype=np.int64)
 
     @cached_property
     def offsets(self) -> npt.NDArray[np.int64]:

@@ -16,6 +16,7 @@ from .model import Vector
 from .ranking import Ranking, decide
 from .records import final
 from .run import Run
+from .task import log_chances
 
 
 def predict_frame(run: Run, frame: FrameLike, *, threshold: float | Literal["rate"] = 0.5) -> pl.DataFrame:
@@ -35,12 +36,23 @@ def predict_frame(run: Run, frame: FrameLike, *, threshold: float | Literal["rat
     -------
     table
         Columns ``row`` (position in the input, from 0), ``probability`` of the positive class, and
-        ``prediction``: the target's label.
+        ``prediction``: the target's label. Of more than two classes the probability is that of the label predicted,
+        and a column ``probability of LABEL`` follows for each; a number has ``row`` and ``prediction`` alone.
     """
     positions, rows = run.encoder.encode_inputs(frame)
     logits = predict(run.model, run.parameters(), rows)
-    target = run.schema.columns[run.schema.target]
-    labels = np.array(target.labels[:2], dtype=object)
+    task = run.encoder.task
+    if task.kind != "binary" and threshold != 0.5:
+        raise FedwiseError("threshold must be left out for a target that has not two classes; drop it")
+    if task.kind == "number":
+        value = task.centre + task.width * logits.astype(np.float64)
+        return pl.DataFrame({"row": positions, "prediction": value})
+    labels = np.array(task.labels, dtype=object)
+    if task.kind == "classes":
+        chances, told = np.exp(log_chances(logits)), task.decide(logits)
+        found = {"row": positions, "probability": chances.max(axis=1), "prediction": labels[told].astype(str)}
+        each = {f"probability of {label}": chances[:, c] for c, label in enumerate(task.labels)}
+        return pl.DataFrame({**found, **each})
     return pl.DataFrame(
         {
             "row": positions,

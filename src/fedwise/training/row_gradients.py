@@ -17,6 +17,7 @@ import numpy.typing as npt
 from ..errors import MissingExtra
 from . import row_kernels
 from .encoding import Rows
+from .engines import torch_losses
 from .model import Model, Vector, import_torch
 
 Ints = npt.NDArray[np.int64]
@@ -62,7 +63,7 @@ class NetworkGradients:
         total = np.zeros(model.size, dtype=np.int64)
         row_kernels.clipped_sum(
             theta, model.sizes, model.offsets, rows.hot, rows.dense, rows.dense_at, rows.y, chosen, clip, UNIT,
-            _MARGIN, total,
+            _MARGIN, total, model.task.code,
         )  # fmt: skip
         return total
 
@@ -126,10 +127,7 @@ class ModuleGradients:
                 p.grad = p.grad_sample = None
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                logits = self.module(x[block]).reshape(-1)
-                torch.nn.functional.binary_cross_entropy_with_logits(
-                    logits, y[block], reduction="sum"
-                ).backward()
+                torch_losses(self.model.task, self.module(x[block]), y[block]).sum().backward()
             row_kernels.clipped_rows(self._gradients(len(block)), clip, UNIT, _MARGIN, total)
         return total
 

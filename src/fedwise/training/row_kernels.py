@@ -149,6 +149,24 @@ def _add(
 
 
 @_compile
+def _slopes(scores: Floats32, label: float, classes: int, slopes: Floats32) -> None:
+    """Derivative of one row's loss by its scores: softmax(z) − [c = y], or z − y for a number (`classes` 0)."""
+    if classes == 0:
+        slopes[0] = scores[0] - label
+        return
+    highest = scores[0]
+    for c in range(1, classes):
+        highest = max(highest, scores[c])
+    whole = np.float32(0.0)
+    for c in range(classes):
+        slopes[c] = np.exp(scores[c] - highest)
+        whole += slopes[c]
+    for c in range(classes):
+        slopes[c] /= whole
+    slopes[int(label)] -= np.float32(1.0)
+
+
+@_compile
 def clipped_sum(
     theta: Floats32,
     sizes: Ints,
@@ -162,8 +180,11 @@ def clipped_sum(
     unit: int,
     margin: float,
     total: Ints,
+    kind: int = 0,
 ) -> None:
     """Add the clipped gradients of the `chosen` rows to `total`, in units of clip / `unit`.
+
+    `kind` is that of `task.CODES`: two classes, more, or a number.
 
     A gradient with an entry that is not finite counts as zero. Each entry is cut toward zero, so no norm
     grows; that the integers of a row have a norm of at most `unit` is checked on the integers themselves.
@@ -178,11 +199,14 @@ def clipped_sum(
     for n in range(chosen.shape[0]):
         row = chosen[n]
         _forward(theta, sizes, offsets, hot, dense, dense_at, row, acts)
-        z = acts[layers - 1, 0]
-        p = one / (one + np.exp(-abs(z)))
-        if z < 0:
-            p = one - p
-        deltas[layers - 1, 0] = p - y[row]
+        if kind == 0:
+            z = acts[layers - 1, 0]
+            p = one / (one + np.exp(-abs(z)))
+            if z < 0:
+                p = one - p
+            deltas[layers - 1, 0] = p - y[row]
+        else:
+            _slopes(acts[layers - 1], y[row], sizes[layers] if kind == 1 else 0, deltas[layers - 1])
         _backward(theta, sizes, offsets, acts, deltas)
         squares = _squared_norm(sizes, hot, dense, row, acts, deltas)
         if not 0.0 < squares < _HUGE:

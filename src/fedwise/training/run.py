@@ -50,6 +50,10 @@ _OUTPUTS = (
 _NOT_ASKED = {"format", "data", "config", "fingerprint"}
 
 
+#: Metrics in the few lines a run prints of itself.
+_SHOWN = ("accuracy", "f1", "auc", "macro_f1", "macro_auc", "mae", "rmse", "eod", "spd", "error_gap")
+
+
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What was asked.
 
@@ -138,7 +142,7 @@ class Run:
     @property
     def model(self) -> Model:
         """The network that was trained (built-in ones only)."""
-        return Model.named(self.manifest.config.model, self.encoder.width)
+        return Model.named(self.manifest.config.model, self.encoder.width, self.encoder.task)
 
     def save(self, now: Progress) -> None:
         """Checkpoint a finished round, then write the table of metrics.
@@ -269,7 +273,7 @@ class Run:
                 )
             )
         for record in final:
-            if record.rows == "all" and record.metric in ("accuracy", "f1", "auc", "eod", "spd"):
+            if record.rows == "all" and record.metric in _SHOWN:
                 name = f"{record.metric} {record.attribute}".strip()
                 lines.append((name, f"{record.value:.4f}"))
         return lines

@@ -15,7 +15,7 @@ from ..privacy.subsampled import sampling, scale_noise
 from . import metrics
 from .accounting import History
 from .federation import Prepared
-from .local import ClientState, Engine, Instruction, LocalSettings, Update, local_update, log_losses, predict
+from .local import ClientState, Engine, Instruction, LocalSettings, Update, local_update, predict
 from .model import Model, Vector, check_extra
 from .private import Privacy, private_update
 from .records import Record
@@ -130,7 +130,11 @@ def simulate(
     """
     check_extra(private=config.privacy is not None)
     members = prepared.check(federation)
-    model = model or Model.named(config.model, prepared.encoder.width)
+    if config.strategy in REPORTING and prepared.encoder.task.kind != "binary":
+        raise FedwiseError(
+            f"strategy {config.strategy} must have a target of two classes; use fedavg, fedprox, scaffold or fedadam"
+        )
+    model = model or Model.named(config.model, prepared.encoder.width, prepared.encoder.task)
     sizes = {client: len(prepared.train[client]) for client in members}
     server = Round.of(
         config.strategy,
@@ -238,7 +242,8 @@ def _merge(history: History, entry: tuple[float, float, int]) -> History:
 
 def _loss(prepared: Prepared, model: Model, now: Progress, client: str, engine: Engine) -> float:
     rows = prepared.train[client]
-    return float(log_losses(predict(model, now.parameters, rows, engine=engine), rows.y).mean())
+    scores = predict(model, now.parameters, rows, engine=engine)
+    return float(model.task.losses(scores, rows.y).mean())
 
 
 def _test(
@@ -254,10 +259,16 @@ def _test(
     for label, rows, scores in (("all", everyone, logits), ("own", everyone.take(own), logits[own])):
         if last and config.replicates:
             values = metrics.final(
-                scores, rows, names, replicates=config.replicates, seed=config.seed, best=best
+                scores,
+                rows,
+                names,
+                replicates=config.replicates,
+                seed=config.seed,
+                best=best,
+                task=model.task,
             )
         else:
-            values = metrics.evaluate(scores, rows, names, extended=last, best=best)
+            values = metrics.evaluate(scores, rows, names, extended=last, best=best, task=model.task)
         out += [Record(now.round, label, "", v.metric, v.attribute, v.value, v.low, v.high) for v in values]
     return out
 
@@ -270,7 +281,7 @@ def _best_threshold(
     It is an exact function of the training rows, which the noise of DP-SGD does not cover. Without that promise
     it can be computed here, as one process holds all rows; nothing of it is asked of the nodes of an engine.
     """
-    if config.privacy is not None:
+    if config.privacy is not None or model.task.kind != "binary":
         return None
     rows = [prepared.train[client] for client in members]
     scores = [predict(model, now.parameters, part, engine=config.engine) for part in rows]

@@ -13,6 +13,10 @@ from ..objective.metric import parse
 #: Metrics shown, with the words people read. Fairness gaps are absolute.
 METRICS = {
     "auc": "AUC",
+    "macro_auc": "Macro AUC",
+    "macro_f1": "Macro-F1",
+    "mae": "Mean absolute error",
+    "rmse": "Root mean squared error (RMSE)",
     "loss": "Log loss",
     "brier": "Brier score",
     "balanced_accuracy": "Balanced accuracy",
@@ -24,8 +28,10 @@ METRICS = {
     "eod": "Equal opportunity gap (EOD)",
     "eod@rate": "Equal opportunity gap (EOD), rate-matched",
     "mad": "Accuracy gap (MAD)",
+    "error_gap": "Gap of the mean error",
+    "mae_gap": "Gap of the mean absolute error",
 }
-GAPS = ("spd", "eod", "mad")
+GAPS = ("spd", "eod", "mad", "error_gap", "mae_gap")
 #: Why a table has both.
 BOTH = (
     "Metrics are at probability ½ unless they say rate-matched: then the threshold is moved until as many rows are "
