@@ -44,6 +44,11 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
         Expected true loss above the best swap (0 where none is better), and what it stays below with a chance of 90%.
     swaps
         Swaps that were compared.
+    redraw_changes
+        Members that the search replaces when the noise is drawn again, on average over redraws.
+    redraw_regret, redraw_regret_bound
+        By how much the federations chosen under redrawn noise are worse than this one by the estimates: on average,
+        and in 95% of the redraws at most (with fewer than 20 of them: in all).
     local_bound
         The paper's bound on `neighbour_chance`; this and all below only on request.
     expected_sup
@@ -73,6 +78,9 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     regret_bound: float | None = None
     swaps: int = 0
     loss_spread: float | None = None
+    redraw_changes: float | None = None
+    redraw_regret: float | None = None
+    redraw_regret_bound: float | None = None
 
     @property
     def sound(self) -> bool:
@@ -132,6 +140,17 @@ def in_words(chance: float) -> str:
     if chance > 0.95:
         return "above 95%"
     return f"about {5 * round(20 * chance)}%"
+
+
+def members_changed(mean: float, k: int) -> str:
+    """How many of k members a redraw of the noise replaces, in words.
+
+    >>> members_changed(0.0, 5), members_changed(0.3, 5), members_changed(1.2, 5)
+    ('none of the 5 members', 'fewer than 1 of 5 members on average', '1 of 5 members on average')
+    """
+    if mean == 0:
+        return f"none of the {k} members"
+    return f"{'fewer than 1' if mean < 0.95 else round(mean)} of {k} members on average"
 
 
 def noise_sentence(swap_chance: float, regret: float, regret_bound: float) -> str:

@@ -116,7 +116,7 @@ def test_a_stopped_search_redraws_nothing(estimates, problem, stopped):
     found = evidence.frequency(
         estimates, WEIGHTS, limits_of(estimates, 2), outcome, redraws=5, seed=0, control=stopped
     )
-    assert found == ({}, 0, ())
+    assert (found.frequency, found.made, found.optimism, found.regret) == ({}, 0, (), ())
 
 
 # --- Frontier ---------------------------------------------------------------------------------------------

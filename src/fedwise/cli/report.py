@@ -31,7 +31,10 @@ def report(
             "--baseline", help="Another run to compare with, LABEL=RUN. Repeat a label for its seeds."
         ),
     ] = None,
-    title: Annotated[str | None, typer.Option("--title", help="Heading of the page.")] = None,
+    title: Annotated[str, typer.Option("--title", help="Heading of the page.")] = "",
+    asked_by: Annotated[
+        str, typer.Option("--asked-by", help="Who asked for the report; stands in its first lines.")
+    ] = "",
     frontier: Annotated[
         bool,
         typer.Option("--frontier/--no-frontier", help="Search every size too, where that takes seconds."),
@@ -51,6 +54,7 @@ def report(
     With --json the same content goes to stdout and no page is written, unless --output is given too.
     """
     from ..errors import FedwiseError
+    from ..reporting import Imprint
     from ..reporting import report as build
 
     target = None if json and output == Path("report.html") else output
@@ -71,7 +75,7 @@ def report(
         accept_flagged=accept_flagged,
         frontier=frontier,
         forecast=forecast,
-        title=title,
+        imprint=Imprint(title=title, asked_by=asked_by),
         force=force,
     )
     if json:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import shlex
 from typing import Any
 
 import msgspec
 
 from ..errors import FedwiseError
 from ..objective.pfl import Weights
+from ..view.command import select_lines
 
 #: Longest question the page may send, in bytes.
 MAX_BYTES = 1_000_000
@@ -53,20 +53,15 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
         Names with a comma cannot be passed as options; the line then says so in a comment.
         """
-        words = ["fedwise", "select", releases, "-k", str(self.k)]
-        for name in self.weights.__struct_fields__:
-            value = getattr(self.weights, name)
-            if value != getattr(plan_weights, name):
-                words += [f"--{name}", repr(value)]
-        for option, names in (("--include", self.include), ("--exclude", self.exclude)):
-            if names:
-                words += [option, ",".join(names)]
-        if self.min_records is not None:
-            words += ["--min-records", f"{self.min_records:g}"]
-        words += ["--method", method, "--seed", str(seed)]
-        if flagged:
-            words.append("--accept-flagged")
-        line = shlex.join([*words, "-o", "selection.json"])
-        if any("," in name for name in (*self.include, *self.exclude)):
-            line += "  # a client name holds a comma: use fedwise.select in Python instead"
-        return line
+        return "\n".join(
+            select_lines(
+                releases,
+                self.k,
+                self.constraints,
+                weights=self.weights,
+                plan_weights=plan_weights,
+                method=method,
+                seed=seed,
+                more=("--accept-flagged",) if flagged else (),
+            )
+        )

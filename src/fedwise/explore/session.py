@@ -16,7 +16,7 @@ from ..estimation import estimate
 from ..estimation.uncertainty import standard_error
 from ..objective.pfl import Terms, client_terms, federation_terms
 from ..pool.pool import Pool
-from ..reporting import Report
+from ..reporting import Imprint, Report
 from ..search import select
 from ..search.constraints import Constraints
 from ..search.control import Control
@@ -257,7 +257,7 @@ class Session:
             selection,
             frontier=self.sizes(question, lambda: False),
             forecast=self._forecasters[0] or False,
-            commands=[self.command(question)],
+            imprint=Imprint(commands=tuple(self.command(question).splitlines())),
         ).html()
 
     def warm(self) -> None:

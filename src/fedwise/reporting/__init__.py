@@ -1,6 +1,6 @@
 """Report: why these clients, for partners, ethics boards and regulators. One file, offline, printable."""
 
-from .document import Report
+from .document import Imprint, Report
 from .source import report
 
-__all__ = ["Report", "report"]
+__all__ = ["Imprint", "Report", "report"]

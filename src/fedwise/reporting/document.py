@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,8 +27,11 @@ from ..view.alerts import Notice
 from ..view.checks import Evidence, examine
 from ..view.forecasts import forecaster, measures
 from ..view.outcomes import GAPS, METRICS, Measure, Runs, TrainingOutcome, outcome_of
+from ..view.people import Attribute, attributes_of
 from ..view.promise import Promise, TrainingPrivacy, promise_of
+from ..view.rehearsals import RehearsalSummary, rehearsal_of
 from ..view.state_map import Tile, tile_map, tiles
+from ..view.subject import Subject, subject_of
 from ..view.tables import AlternativeRow, AuditRow, ClientRow, GroupRow, SizeRow
 from ..view.trade_offs import TradeOff, of_forecast, of_outcome
 from ..view.verdict import SearchSummary, Verdict, search_of, verdict_of
@@ -35,30 +39,57 @@ from . import page
 
 if TYPE_CHECKING:
     from ..forecasting import Forecaster
+    from ..rehearsal.performance import Rehearsed
 
 #: Largest size of the frontier, and the most work (clients × cells) for which it is computed unasked.
 LARGEST = 20
 _FRONTIER_CELLS = 2_000_000
 
 
+class Imprint(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands around a report: its heading, who asked for it, its date, and how it is made again.
+
+    Parameters
+    ----------
+    title
+        Default: how many clients were chosen.
+    asked_by
+        A person or an organisation, as the page shall name it.
+    date
+        Of the report; default: today.
+    commands, digests
+        The command lines that lead here, and further digests for the last section.
+    """
+
+    title: str = ""
+    asked_by: str = ""
+    date: str = ""
+    commands: tuple[str, ...] = ()
+    digests: dict[str, str] = {}
+
+
 class ReportValues(msgspec.Struct, frozen=True, kw_only=True):
     """A whole report.
 
     `alerts` came out of the checks named in `checked`; what is in `unchecked` could not be looked at, and
-    nothing is said about it.
+    nothing is said about it. `missing` are parts of the report that cannot be shown, with what they need.
     """
 
     title: str
     schema: str
     version: str
+    subject: Subject
+    missing: list[str]
     verdict: Verdict
     privacy: Promise
     groups: list[GroupRow]
+    attributes: list[Attribute]
     clients: list[ClientRow]
     alternatives: list[AlternativeRow]
     frontier: list[SizeRow]
     search: SearchSummary
     trade_offs: list[TradeOff]
+    rehearsal: RehearsalSummary | None
     training: TrainingOutcome | None
     audits: list[AuditRow]
     alerts: list[Notice]
@@ -98,9 +129,9 @@ class Report:
         forecast: Sequence[Measure] | Forecaster | bool = True,
         model: str = "mlp",
         plan: Plan | None = None,
-        commands: Sequence[str] = (),
-        digests: Mapping[str, str] | None = None,
-        title: str | None = None,
+        rehearsal: Rehearsed | None = None,
+        differences: Mapping[str, Sequence[str]] | None = None,
+        imprint: Imprint | None = None,
     ) -> Report:
         """Everything about a selection.
 
@@ -124,8 +155,12 @@ class Report:
             The trained model, which the prediction follows: ``mlp`` or ``logistic``.
         plan
             The plan of the selection, for a report without releases; another plan is ignored.
-        commands, digests, title
-            The command lines that lead here, further digests for the last section, and a heading.
+        rehearsal
+            A training on artificial doubles, shown before the real one.
+        differences
+            In what the settings of each baseline differ from those of the chosen federation; ``None``: not known.
+        imprint
+            Heading, who asked, date, command lines and digests.
 
         Raises
         ------
@@ -144,6 +179,7 @@ class Report:
             audits=[_audit_row(audit) for audit in audits],
             training=outcome_of(runs) if runs else None,
             training_privacy=training_privacy,
+            differences=differences,
         )
         if isinstance(forecast, bool):
             found = forecaster(estimates, model) if forecast and estimates is not None else None
@@ -158,9 +194,8 @@ class Report:
                 frontier=_size_rows(pool, selection, frontier),
                 forecast=forecast,
                 trade_offs=of_forecast(found, selection.clients, seed=selection.seed),
-                commands=commands,
-                digests=digests or {},
-                title=title,
+                rehearsal=rehearsal_of(rehearsal, list(selection.clients)) if rehearsal is not None else None,
+                imprint=imprint or Imprint(),
             )
         )
 
@@ -189,14 +224,16 @@ class Report:
         if len(v.search.trace) > 1:
             found["trace"] = charts.trace(v.search.trace)
         if v.training is not None:
-            for metric in {curve.metric for curve in v.training.curves}:
-                found[f"curve-{metric}"] = outcome_charts.curves(v.training.curves, metric, METRICS[metric])
+            for metric, by in dict.fromkeys((curve.metric, curve.attribute) for curve in v.training.curves):
+                name = f"curve-{metric}{_number(v.training, by)}"
+                found[name] = outcome_charts.curves(v.training.curves, metric, METRICS[metric], by)
             compared = of_outcome(v.training.final)
             if len(compared) > 1:
                 found["trade-off-trained"] = outcome_charts.trade_off(compared)
-            for metric in GAPS:
-                if any(measure.metric == metric for measure in v.training.final):
-                    found[f"gap-{metric}"] = outcome_charts.outcome(v.training.final, metric, METRICS[metric])
+            for metric, by in dict.fromkeys((m.metric, m.attribute) for m in v.training.final):
+                if metric in GAPS:
+                    name = f"gap-{metric}{_number(v.training, by)}"
+                    found[name] = outcome_charts.outcome(v.training.final, metric, METRICS[metric], by)
         if v.trade_offs:
             found["trade-off"] = outcome_charts.trade_off(v.trade_offs)
         if v.audits:
@@ -230,9 +267,8 @@ def _values(
     frontier: list[SizeRow],
     forecast: Sequence[Measure],
     trade_offs: list[TradeOff],
-    commands: Sequence[str],
-    digests: Mapping[str, str],
-    title: str | None,
+    rehearsal: RehearsalSummary | None,
+    imprint: Imprint,
 ) -> ReportValues:
     """Everything the page shows."""
     estimates, plan = evidence.estimates, evidence.plan
@@ -242,30 +278,68 @@ def _values(
         "Plan": plan.digest if plan is not None else selection.plan_digest or "",
         "fedwise": selection.version,
         "Seed": str(selection.seed),
-        **digests,
+        **imprint.digests,
     }
     findings = examine(selection, evidence)
+    groups = tables.group_rows(estimates, selection, seed=selection.seed) if estimates is not None else []
+    promise = promise_of(evidence.pool, selection, plan=plan, training=evidence.shown_training_privacy)
     return ReportValues(
-        title=title or f"{selection.k} of {candidates} clients chosen",
+        title=imprint.title or f"{selection.k} of {candidates} clients chosen",
         schema=plan.schema.name if plan is not None else "",
         version=__version__,
-        verdict=msgspec.structs.replace(verdict_of(selection, candidates), forecast=list(forecast)),
-        privacy=promise_of(evidence.pool, selection, plan=plan, training=evidence.shown_training_privacy),
-        groups=tables.group_rows(estimates, selection, seed=selection.seed) if estimates is not None else [],
+        subject=subject_of(
+            plan,
+            label=promise.label,
+            asked_by=imprint.asked_by,
+            date=imprint.date or datetime.now(UTC).date().isoformat(),
+            made_with=__version__,
+            selected_with=selection.version,
+        ),
+        missing=_missing(evidence, rehearsal),
+        verdict=msgspec.structs.replace(verdict_of(selection, candidates, groups), forecast=list(forecast)),
+        privacy=promise,
+        groups=groups,
+        attributes=attributes_of(estimates, tables.positions(estimates, selection.clients))
+        if estimates is not None
+        else [],
         clients=tables.client_rows(estimates, selection) if estimates is not None else [],
         alternatives=tables.alternative_rows(selection),
         frontier=frontier,
         search=search_of(selection),
         trade_offs=trade_offs,
+        rehearsal=rehearsal,
         training=evidence.training,
         audits=evidence.audits,
         alerts=findings.alerts,
         checked=findings.checked,
         unchecked=findings.unchecked,
         tiles=tiles(names, selection.clients),
-        commands=list(commands),
+        commands=list(imprint.commands),
         digests={name: value for name, value in marks.items() if value},
     )
+
+
+def _missing(evidence: Evidence, rehearsal: RehearsalSummary | None) -> list[str]:
+    """Parts of a report that cannot be shown here, with what would bring them."""
+    found = []
+    if evidence.pool is None:
+        found.append(
+            "The releases are not part of this report: clients, groups of people, reasons, sizes and the forecast are "
+            "not shown, and what left the clients was not checked. Name them with --releases."
+        )
+    if evidence.plan is None:
+        found.append("The plan is not part of this report: target, columns, ε and δ are not shown.")
+    if evidence.training is None and rehearsal is None:
+        found.append("Nothing was trained or rehearsed here.")
+    if not evidence.audits:
+        found.append("No audit attacked these releases.")
+    return found
+
+
+def _number(training: TrainingOutcome, attribute: str) -> str:
+    """Part of a chart's name: nothing for all rows and for the first attribute, then -2, -3, …"""
+    place = training.attributes.index(attribute) if attribute else 0
+    return f"-{place + 1}" if place else ""
 
 
 def _size_rows(

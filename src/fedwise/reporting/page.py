@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import MissingExtra
 from ..view.charts import Spec
-from ..view.draw import svg
+from ..view.draw import both_widths
 from ..view.labels import RELEASES, SOURCES, STAMPS, TRAINING, TRAINING_STAMPS
 from ..view.outcomes import BOTH, GAPS, METRICS, Measure
 from ..view.palette import TERM_LABELS, css
@@ -54,7 +54,7 @@ def number(value: float | None, style: str | int) -> str:
     Parameters
     ----------
     style
-        Digits after the point; ``"+4"`` with its sign, ``"%"`` as a share, ``"g"`` as short as it goes.
+        Digits after the point; ``"+4"`` with its sign, ``"%"`` or ``".1%"`` as a share, ``"g"`` as short as it goes.
     """
     if value is None:
         return ""
@@ -63,6 +63,8 @@ def number(value: float | None, style: str | int) -> str:
     match style:
         case "%":
             text = f"{value:.0%}"
+        case ".1%":
+            text = f"{value:.1%}"
         case "g":
             text = f"{value:g}"
         case int():
@@ -89,8 +91,12 @@ def _render(template: str, v: ReportValues, specs: Mapping[str, Spec]) -> str:
         lstrip_blocks=True,
     )
     engine.filters["num"] = lambda value, style: Markup(number(value, style))
+    # A digest may break between groups of its digits, and nowhere else.
+    engine.filters["grouped"] = lambda text: Markup("<wbr>").join(
+        text[i : i + 16] for i in range(0, len(text), 16)
+    )
     drawn: defaultdict[str, str] = defaultdict(str)
-    drawn.update({name: Markup(svg(spec, name=name)) for name, spec in specs.items()})
+    drawn.update({name: Markup(both_widths(spec, name=name)) for name, spec in specs.items()})
     said, trained = v.privacy.label, v.privacy.training_label
     labels = list(dict.fromkeys(curve.label for curve in v.training.curves)) if v.training else []
     text: str = engine.get_template(template).render(
@@ -110,18 +116,9 @@ def _render(template: str, v: ReportValues, specs: Mapping[str, Spec]) -> str:
         training_labels=labels,
         both=BOTH,
         forecast_rows=_forecast_rows(v, labels),
-        training_rows=_training_rows(v, labels),
-        training_charts=[
-            ("trade-off-trained", "AUC against the rate-matched opportunity gap, last round"),
-            ("curve-auc", METRICS["auc"]),
-            ("curve-macro_auc", METRICS["macro_auc"]),
-            ("curve-macro_f1", METRICS["macro_f1"]),
-            ("curve-rmse", METRICS["rmse"]),
-            ("curve-balanced_accuracy", METRICS["balanced_accuracy"]),
-            ("curve-loss", METRICS["loss"]),
-            ("curve-eod", METRICS["eod"]),
-            *((f"gap-{metric}", f"{METRICS[metric]}, last round") for metric in GAPS),
-        ],
+        training_tables=[(part, _training_rows(v, part)) for part in _columns(labels)],
+        training_charts=_training_charts(v),
+        rehearsal_stamp=(v.rehearsal.label if v.rehearsal and v.rehearsal.label != "private" else ""),
     )
     return text
 
@@ -133,14 +130,38 @@ def _reasons(rows: Sequence[ClientRow]) -> list[ClientRow]:
     return members + others[:REASONS] if others or any(r.leave_one_out is not None for r in members) else []
 
 
+def _columns(labels: Sequence[str]) -> list[list[str]]:
+    """Columns of each table of outcomes: the chosen federation beside three others, so that every cell fits."""
+    first, rest = list(labels[:1]), list(labels[1:])
+    return [first + rest[i : i + 3] for i in range(0, len(rest), 3)] or [first]
+
+
+def _training_charts(v: ReportValues) -> list[tuple[str, str]]:
+    """Charts of the training with their headings; gaps for every attribute."""
+    shown = [
+        ("trade-off-trained", "AUC against the rate-matched opportunity gap, last round"),
+        *((f"curve-{metric}", METRICS[metric]) for metric in ("auc", "macro_auc", "macro_f1", "rmse", "balanced_accuracy", "loss")),
+    ]
+    for place, attribute in enumerate(v.training.attributes if v.training else ()):
+        end = f"-{place + 1}" if place else ""
+        shown.append((f"curve-eod{end}", f"{METRICS['eod']} of {attribute}"))
+        shown += [(f"gap-{metric}{end}", f"{METRICS[metric]} of {attribute}, last round") for metric in GAPS]
+    return shown
+
+
 def _training_rows(v: ReportValues, labels: Sequence[str]) -> list[tuple[str, list[Measure | None]]]:
+    """A line for each metric, gaps once for each attribute."""
     if v.training is None:
         return []
-    found = {(m.metric, m.label): m for m in v.training.final}
+    found = {(m.metric, m.attribute, m.label): m for m in v.training.final}
+    pairs = [(metric, by) for metric in METRICS for by in ["", *v.training.attributes]]
     return [
-        (title, [found.get((metric, label)) for label in labels])
-        for metric, title in METRICS.items()
-        if any((metric, label) in found for label in labels)
+        (
+            f"{METRICS[metric]} of {by}" if by else METRICS[metric],
+            [found.get((metric, by, label)) for label in labels],
+        )
+        for metric, by in pairs
+        if any((metric, by, label) in found for label in labels)
     ]
 
 
@@ -148,14 +169,18 @@ def _forecast_rows(v: ReportValues, labels: Sequence[str]) -> list[tuple[str, fl
     """What was predicted beside what the chosen federation reached."""
     if v.training is None or not labels:
         return []
-    reached = {m.metric: m.value for m in v.training.final if m.label == labels[0]}
+    reached: dict[tuple[str, str], float] = {}
+    for m in v.training.final:
+        if m.label == labels[0]:
+            reached[m.metric, m.attribute] = m.value
+            reached.setdefault((m.metric, ""), m.value)  # the forecast leaves the first attribute unsaid
     return [
         (
-            METRICS[m.metric],
+            METRICS[m.metric] + (f" of {m.attribute}" if m.attribute else ""),
             m.value,
-            reached[m.metric],
-            f"{reached[m.metric] - m.value:+.4f}".replace("-", "−"),
+            reached[m.metric, m.attribute],
+            f"{reached[m.metric, m.attribute] - m.value:+.4f}".replace("-", "−"),
         )
         for m in v.verdict.forecast
-        if m.metric in reached
+        if (m.metric, m.attribute) in reached
     ]

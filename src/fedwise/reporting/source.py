@@ -1,8 +1,8 @@
 """Source: where a report's parts lie on disk. A run directory, a demo directory, or a selection file.
 
 A directory may hold ``selection.json``, ``releases/``, ``metrics.parquet``, ``comparison.parquet``,
-``config.json``, ``plan.json``, ``privacy.json`` and ``audit.json``. What is missing is left out of the report,
-which says what could not be checked without it.
+``config.json``, ``plan.json``, ``privacy.json``, ``rehearsal.json`` and ``audit.json``. What is missing is left
+out of the report, which says what could not be checked without it.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ from ..files import decode, read_bytes, refuse_existing
 from ..objective.pfl import terms
 from ..planning import Plan
 from ..pool.pool import Pool
+from ..rehearsal.performance import Rehearsed
 from ..search.selection import Selection
 from ..training.run import Run
 from ..view.labels import flags_of
 from ..view.promise import TrainingPrivacy
 from ..view.tables import AuditRow
 from .commands import command_lines
-from .document import Report
+from .document import Imprint, Report
 from .engine_history import with_history
 from .run_privacy import comparison_privacy, training_privacy
+from .run_settings import differences
 
 #: How the chosen federation is called in charts and tables.
 CHOSEN = "Chosen federation"
@@ -50,7 +52,7 @@ def report(
     accept_flagged: bool = False,
     frontier: bool = True,
     forecast: bool = True,
-    title: str | None = None,
+    imprint: Imprint | None = None,
     force: bool = False,
 ) -> Report:
     """The report of a run or a selection: why these clients, what was promised, what came out.
@@ -65,8 +67,10 @@ def report(
         Parts that lie elsewhere than beside the source. The releases may be a pool.
     baselines
         Further run directories by label; several of one label are its seeds.
-    accept_flagged, frontier, forecast, title
+    accept_flagged, frontier, forecast
         As in `Pool.load` and `Report.of`.
+    imprint
+        Heading, who asked for the report, and its date: ``fw.Imprint(title=…, asked_by=…)``.
     force
         Whether the page may replace another file.
 
@@ -93,6 +97,10 @@ def report(
         pool = pool.for_target(selection.targets[0])
     runs = _runs(folder, _part(comparison, folder / "comparison.parquet" if folder else None), baselines)
     found = _part(audit, folder / "audit.json" if folder else None)
+    plan = _plan(folder / "plan.json") if folder else None
+    said = imprint or Imprint()
+    lines = command_lines(selection, pool, config, releases=place, folder=folder, plan=plan is not None)
+    digests = {"Training data": str(config["fingerprint"])} if config.get("fingerprint") else {}
     made = Report.of(
         pool,
         selection,
@@ -101,11 +109,15 @@ def report(
         frontier=frontier,
         forecast=forecast,
         model=str(config.get("config", {}).get("model", "mlp")),
-        commands=command_lines(selection, pool, config, place),
         training_privacy=_privacy(folder, config, runs),
-        plan=_plan(folder / "plan.json") if folder else None,
-        digests={"Training data": config["fingerprint"]} if config.get("fingerprint") else None,
-        title=title,
+        plan=plan,
+        rehearsal=_rehearsal(folder),
+        differences=differences(
+            config if CHOSEN in runs and _trained(folder) else {}, _configs(baselines), runs
+        ),
+        imprint=msgspec.structs.replace(
+            said, commands=said.commands or tuple(lines), digests={**digests, **said.digests}
+        ),
     )
     made = with_history(made, folder)
     if output is not None:
@@ -140,9 +152,12 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _selection(source: Path | None, pool: Pool | None, config: Mapping[str, Any]) -> Selection:
-    if source is not None and (source / "selection.json").exists():
-        return Selection.load(source / "selection.json")
     members = config.get("federation")
+    path = source / "selection.json" if source is not None else None
+    if path is not None and path.exists():
+        members = _only_names(path) if pool is not None else []
+        if not members:
+            return Selection.load(path)
     if not members:
         raise FedwiseError(
             f"run '{source}' holds no selection.json and no federation; make one with fedwise select"
@@ -152,6 +167,32 @@ def _selection(source: Path | None, pool: Pool | None, config: Mapping[str, Any]
             f"run '{source}' holds no selection.json; name the releases its clients sent with --releases"
         )
     return given(pool, [str(name) for name in members])
+
+
+def _only_names(path: Path) -> list[str]:
+    """The clients of a selection file that holds nothing else, as ``train --pool`` of version 0.1.0 wrote it."""
+    found = _json(path)
+    return [str(name) for name in found["clients"]] if set(found) <= {"clients", "k", "loss"} else []
+
+
+def _trained(folder: Path | None) -> bool:
+    return folder is not None and (folder / "metrics.parquet").exists()
+
+
+def _configs(baselines: Mapping[str, Sequence[str | Path]] | None) -> dict[str, list[dict[str, Any]]]:
+    """``config.json`` of the baselines that are run directories, by label."""
+    found = {
+        label: [
+            _json(Path(place) / "config.json") for place in places if (Path(place) / "config.json").exists()
+        ]
+        for label, places in (baselines or {}).items()
+    }
+    return {label: configs for label, configs in found.items() if configs}
+
+
+def _rehearsal(folder: Path | None) -> Rehearsed | None:
+    path = folder / "rehearsal.json" if folder is not None else None
+    return Rehearsed.load(path) if path is not None and path.exists() else None
 
 
 def given(pool: Pool, members: Sequence[str]) -> Selection:
@@ -189,7 +230,7 @@ def _runs(
     folder: Path | None, comparison: Path | None, baselines: Mapping[str, Sequence[str | Path]] | None
 ) -> dict[str, list[pl.DataFrame]]:
     found: dict[str, list[pl.DataFrame]] = {}
-    if folder is not None and (folder / "metrics.parquet").exists():
+    if folder is not None and _trained(folder):
         found[CHOSEN] = [read_metrics(folder / "metrics.parquet")]
     if comparison is not None:
         for label, frames in split_comparison(read_metrics(comparison), chosen_known=CHOSEN in found).items():
@@ -235,7 +276,7 @@ def _privacy(
     folder: Path | None, config: Mapping[str, Any], runs: Mapping[str, Sequence[pl.DataFrame]]
 ) -> TrainingPrivacy | None:
     """Of the chosen federation's training: what its run directory says, else what the comparison says."""
-    if folder is not None and (folder / "metrics.parquet").exists():
+    if folder is not None and _trained(folder):
         return training_privacy(folder, config)
     chosen = [found for label, found in runs.items() if label.split(" · ")[0] == CHOSEN]
     return comparison_privacy([table for tables in chosen for table in tables])

@@ -78,8 +78,8 @@ class Inquiry:
         error = standard_error(self.estimates, members, self.weights) if self.is_pfl else None
         status = status_of(outcome, interrupted=control.interrupted)
         asked = self.evidence != "none"
-        certificate = self._certificate(chosen, status, error, control)
         redrawn = self._redraws(chosen, control)
+        certificate = self._certificate(chosen, status, error, redrawn, control)
         others = [entry for entry in outcome.ranked if entry[1] != members][: self.alternatives]
         return Selection(
             clients=self._names(members),
@@ -102,7 +102,7 @@ class Inquiry:
             contributions=contributions(self.problem, members, evidence=self.evidence, seed=self.seed)
             if asked
             else (),
-            frequency=redrawn.frequency,
+            frequency=dict(redrawn.frequency),
             redraws=redrawn.made,
             trace=outcome.trace,
             sizes=tuple(
@@ -128,7 +128,7 @@ class Inquiry:
         return tuple(self.estimates.clients[i] for i in members)
 
     def _certificate(
-        self, chosen: Searched, status: Status, error: float | None, control: Control
+        self, chosen: Searched, status: Status, error: float | None, redrawn: Redraws, control: Control
     ) -> Certificate:
         """What the search proves, and what the noise leaves open."""
         outcome = chosen.outcome
@@ -152,6 +152,11 @@ class Inquiry:
             regret=left.regret if left else None,
             regret_bound=left.regret_bound if left else None,
             swaps=len(swaps.losses) if left and swaps is not None else 0,
+            redraw_changes=float(np.mean(redrawn.changed)) if redrawn.made else None,
+            redraw_regret=float(np.mean(redrawn.regret)) if redrawn.made else None,
+            redraw_regret_bound=float(np.quantile(redrawn.regret, 0.95, method="higher"))
+            if redrawn.made
+            else None,
         )
 
     def _noise_statement(self, left: Doubt | None, swaps: Swaps | None) -> str:
@@ -188,7 +193,7 @@ class Inquiry:
         """What comes out when the noise is redrawn."""
         redraws = redraw_count(self.estimates, self.problem, self.evidence) if self.is_pfl else 0
         if not redraws or control.stopped():
-            return Redraws({}, 0, ())
+            return Redraws()
         return frequency(
             self.estimates,
             self.weights,

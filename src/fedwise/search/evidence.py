@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -48,11 +50,17 @@ class Redraws(NamedTuple):
         Number of redraws.
     optimism
         Of each redraw, by how much the federation it makes the search choose looks better than it is; see `frequency`.
+    regret
+        Of each redraw, by how much that federation is truly worse than the selection.
+    changed
+        Of each redraw, how many members of the selection it does not choose.
     """
 
-    frequency: dict[str, float]
-    made: int
-    optimism: tuple[float, ...]
+    frequency: Mapping[str, float] = MappingProxyType({})
+    made: int = 0
+    optimism: tuple[float, ...] = ()
+    regret: tuple[float, ...] = ()
+    changed: tuple[int, ...] = ()
 
 
 def standard_error(estimates: Estimates, members: tuple[int, ...], weights: Weights) -> float | None:
@@ -163,12 +171,15 @@ def frequency(
 
     The estimates are the truth here, so how much better the redraw's choice V looks than it is is known: estimated
     minus redrawn loss of V. That holds the noise that made the search choose V, and the bias of the estimator for
-    federations such as V.
+    federations such as V. What V truly loses against W is the regret of choosing under noise.
     """
     original = Problem.of(estimates, PFL(weights))
     optimism: list[float] = []
+    regret: list[float] = []
+    changed: list[int] = []
     chosen = np.zeros(len(estimates.clients))
     k = len(outcome.members)
+    mine = original.loss(outcome.members)
     short = Annealing(chains=1, steps=1000)
     made = 0
     for number in range(redraws):
@@ -181,10 +192,13 @@ def frequency(
         best = warm.members if warm.loss < found.loss else found.members
         chosen[list(best)] += 1
         made += 1
-        optimism.append(original.loss(best) - problem.loss(best))
+        truly = original.loss(best)
+        optimism.append(truly - problem.loss(best))
+        regret.append(max(0.0, truly - mine))
+        changed.append(len(set(outcome.members) - set(best)))
     if made == 0:
-        return Redraws({}, 0, ())
+        return Redraws()
     shares = chosen / made
     often = np.argsort(-shares, kind="stable")
     named = {estimates.clients[i]: float(shares[i]) for i in often if shares[i] > 0}
-    return Redraws(named, made, tuple(optimism))
+    return Redraws(named, made, tuple(optimism), tuple(regret), tuple(changed))

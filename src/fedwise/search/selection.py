@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from .. import __version__
-from ..certificate import Certificate
+from ..certificate import Certificate, members_changed
 from ..errors import FedwiseError
 from ..files import decode, read_bytes, write_new
 from ..objective.pfl import Terms, Weights
@@ -193,6 +193,19 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         low, high = self.interval
         return f"likely within {low:.4f} to {high:.4f} (95%, {corrected} for having been selected)"
 
+    @property
+    def redrawn_text(self) -> str:
+        """What redraws of the noise change, in words; empty where none were made."""
+        found = self.certificate
+        if found.redraw_changes is None or found.redraw_regret_bound is None:
+            return ""
+        members = members_changed(found.redraw_changes, self.k)
+        part = "95%" if self.redraws >= 20 else "all"
+        return (
+            f"a redraw of the noise changes {members} and costs at most {found.redraw_regret_bound:.2g} of loss "
+            f"in {part} of {self.redraws} redraws"
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
@@ -225,6 +238,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             ),
             ("status", f"{self.status}: {self.sentence}"),
             ("proved", self.certificate.statement),
+            *(("noise", text) for text in [self.redrawn_text] if text),
             ("left open", self.certificate.left_open),
             *(("the paper", line) for line in self.certificate.paper),
             *(("alternative", f"{', '.join(a.clients)}  (+{a.gap:.3g})") for a in self.alternatives[:3]),

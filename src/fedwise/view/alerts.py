@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -222,7 +223,7 @@ def dominant_member(selection: Selection) -> list[Notice]:
 
 
 def better_baselines(training: TrainingOutcome) -> list[Notice]:
-    """Baselines with a better metric than the chosen federation."""
+    """Baselines with a better metric than the chosen federation, gaps for every attribute."""
     found = []
     for metric, words, larger in (
         ("auc", "AUC", True),
@@ -231,18 +232,48 @@ def better_baselines(training: TrainingOutcome) -> list[Notice]:
         ("eod", "equal opportunity gap", False),
         ("eod@rate", "rate-matched equal opportunity gap", False),
     ):
-        rows = [measure for measure in training.final if measure.metric == metric]
-        if len(rows) < 2:
-            continue
-        mine = rows[0]
-        better = [row for row in rows[1:] if (row.value > mine.value if larger else row.value < mine.value)]
-        if better:
-            said = ", ".join(f"{row.label} {row.value:.4f}" for row in better)
-            found.append(
-                Notice(
-                    level="note",
-                    title=f"a baseline has the better {words}",
-                    text=f"{mine.label} reached {mine.value:.4f}; better: {said}.",
+        for attribute in dict.fromkeys(m.attribute for m in training.final if m.metric == metric):
+            rows = [m for m in training.final if m.metric == metric and m.attribute == attribute]
+            mine = rows[0]
+            better = [
+                row for row in rows[1:] if (row.value > mine.value if larger else row.value < mine.value)
+            ]
+            if better:
+                said = ", ".join(f"{row.label} {row.value:.4f}" for row in better)
+                of = f" of {attribute}" if attribute else ""
+                found.append(
+                    Notice(
+                        level="note",
+                        title=f"a baseline has the better {words}{of}",
+                        text=f"{mine.label} reached {mine.value:.4f}; better: {said}.",
+                    )
                 )
-            )
     return found
+
+
+def unfinished_training(training: TrainingOutcome) -> list[Notice]:
+    """Trainings whose log loss was still falling in the last round: their metrics are not what they come to."""
+    late = [curve.label for curve in training.curves if curve.metric == "loss" and curve.still_falling]
+    if not late:
+        return []
+    return [
+        Notice(
+            level="warning",
+            title="training stopped before it converged",
+            text=f"The log loss was still falling in the last rounds of: {', '.join(late)}. Compare after more rounds, "
+            "or with a larger learning rate.",
+        )
+    ]
+
+
+def other_settings(differences: Mapping[str, Sequence[str]]) -> list[Notice]:
+    """Baselines that were trained with other settings than the chosen federation."""
+    return [
+        Notice(
+            level="warning",
+            title=f"'{label}' was trained with other settings",
+            text=f"Differs in {'; '.join(parts)}. A difference in its metrics may be due to that, not to the clients.",
+        )
+        for label, parts in differences.items()
+        if parts
+    ]

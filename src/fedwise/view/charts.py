@@ -250,23 +250,36 @@ def frequency(rows: Sequence[ClientRow], *, limit: int = 12) -> Spec:
 
 
 def trace(points: Sequence[tuple[int, float]]) -> Spec:
-    """Best loss while the search ran."""
-    values = [{"evaluations": max(1, n), "loss": loss} for n, loss in points]
+    """How far above its end the search was while it ran; a log scale shows the last steps as well as the first."""
+    end = min(loss for _, loss in points)
+    gaps = [loss - end for _, loss in points]
+    # The end itself has no place on a log scale; it is drawn a step below the last improvement.
+    least = min((gap for gap in gaps if gap > 0), default=1.0) / 3
+    values = [
+        {"evaluations": max(1, n), "gap": max(gap, least), "loss": loss}
+        for (n, loss), gap in zip(points, gaps, strict=True)
+    ]
     first, last = values[0], values[-1]
-    # A search that finds early is read on a log scale, one that finds late on a linear one.
-    early = values[len(values) // 2]["evaluations"] < 0.1 * last["evaluations"]
-    scale = {"type": "log", "nice": False} if early else {"nice": False}
     axis = {"format": "~s", "grid": False, "tickCount": 6}
-    title = "federations evaluated" + (" (log scale)" if early else "")
     return base(
-        f"Step line of the best loss found, from {first['loss']:.4f} after {first['evaluations']:,} evaluations to "
-        f"{last['loss']:.4f} after {last['evaluations']:,}.",
+        f"Step line of how far above its end the search was, from a loss of {first['loss']:.4f} after "
+        f"{first['evaluations']:,} evaluations to {last['loss']:.4f} after {last['evaluations']:,}.",
         data={"name": "rows", "values": values},
         width=WIDTH - 60,
         height=160,
         mark={"type": "line", "interpolate": "step-after", "color": LIGHT["chosen"], "strokeWidth": 2},
         encoding={
-            "x": quantity("evaluations", title, scale=scale, axis=axis),
-            "y": quantity("loss", "best loss so far", scale={"zero": False}),
+            "x": quantity(
+                "evaluations",
+                "federations evaluated (log scale)",
+                scale={"type": "log", "nice": False},
+                axis=axis,
+            ),
+            "y": quantity(
+                "gap",
+                "loss above the end (log scale)",
+                scale={"type": "log"},
+                axis={"format": "~g", "tickCount": 4},
+            ),
         },
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -29,6 +30,8 @@ class Evidence:
     audits: list[AuditRow] = field(default_factory=list)
     training: TrainingOutcome | None = None
     training_privacy: TrainingPrivacy | None = None
+    #: What differs between each baseline's settings and those of the chosen federation; ``None`` where not known.
+    differences: Mapping[str, Sequence[str]] | None = None
 
     @property
     def shown_training_privacy(self) -> TrainingPrivacy | None:
@@ -156,7 +159,10 @@ def _training_checks(at_hand: Evidence) -> list[Check]:
     if privacy is None or outcome is None:
         return []
     several = len({measure.label for measure in outcome.final}) > 1
-    return [
+    losses = [curve for curve in outcome.curves if curve.metric == "loss"]
+    seen = bool(losses) and all(len(curve.mean) >= 3 for curve in losses)
+    same = at_hand.differences
+    checks = [
         Check(
             "whether training was private",
             None if privacy.label == "not checked" else alerts.training_privacy(privacy.label),
@@ -167,4 +173,18 @@ def _training_checks(at_hand: Evidence) -> list[Check]:
             alerts.better_baselines(outcome) if several else None,
             "name one with --comparison or --baseline",
         ),
+        Check(
+            "whether training had converged when it stopped",
+            alerts.unfinished_training(outcome) if seen else None,
+            "test the log loss in at least three rounds",
+        ),
     ]
+    if several:
+        checks.append(
+            Check(
+                "whether all that is compared was trained with the same settings",
+                alerts.other_settings(same) if same is not None else None,
+                "name run directories with --baseline, or one comparison",
+            )
+        )
+    return checks

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import FedwiseError
 from ..estimation.estimates import Estimates
+from ..objective.metric import parse
 from .outcomes import Measure
 
 if TYPE_CHECKING:
@@ -58,4 +59,32 @@ def measures(
         error = predicted.std_errors.get(metric)
         low, high = (None, None) if error is None else (value - 1.96 * error, value + 1.96 * error)
         out.append(Measure(label=label, metric=metric, value=value, low=low, high=high))
-    return out
+    return out + _other_attributes(found, clients)
+
+
+def _other_attributes(found: Forecaster, clients: Sequence[str]) -> list[Measure]:
+    """Gaps between the groups of the other sensitive attributes; no intervals."""
+    schema, first = found.estimates.schema, found.design.attribute
+    columns = [metric for metric in METRICS if parse(metric).compares_groups]
+    asked = [
+        (column, parse(column)._replace(attribute=schema.names[i]))
+        for i in schema.sensitive
+        if i != first
+        for column in columns
+    ]
+    if not asked:
+        return []
+    try:
+        sums = found.rows[found.positions(list(clients))].sum(axis=0)
+        values = found.values(sums[None, :], [str(metric) for _, metric in asked])[0]
+    except FedwiseError:
+        return []
+    return [
+        Measure(
+            label=f"{METRICS[column]} of {metric.attribute}",
+            metric=column,
+            value=float(value),
+            attribute=metric.attribute,
+        )
+        for (column, metric), value in zip(asked, values, strict=True)
+    ]

@@ -15,9 +15,9 @@ _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [10, 4], [4, 1])
 _COLOURS = ("chosen", "direct_bias", "redundancy", "proxy_bias", "good", "muted")
 
 
-def curves(found: Sequence[Curve], metric: str, title: str) -> Spec:
+def curves(found: Sequence[Curve], metric: str, title: str, attribute: str = "") -> Spec:
     """One metric over the rounds: a line for each training, a band from the smallest to the largest seed."""
-    shown = [curve for curve in found if curve.metric == metric]
+    shown = [curve for curve in found if curve.metric == metric and curve.attribute == attribute]
     labels = [curve.label for curve in shown]
     values = [
         {"label": c.label, "round": r, "mean": m, "low": low, "high": high}
@@ -124,9 +124,9 @@ def audit(rows: Sequence[AuditRow]) -> Spec:
     )
 
 
-def outcome(final: Sequence[Measure], metric: str, title: str) -> Spec:
+def outcome(final: Sequence[Measure], metric: str, title: str, attribute: str = "") -> Spec:
     """One metric at the end of training: chosen federation against each baseline."""
-    rows = [measure for measure in final if measure.metric == metric]
+    rows = [measure for measure in final if measure.metric == metric and measure.attribute == attribute]
     values = [
         {
             "label": m.label,

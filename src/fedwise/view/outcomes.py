@@ -47,13 +47,14 @@ Runs = Mapping[str, pl.DataFrame | Sequence[pl.DataFrame]]
 
 
 class Measure(msgspec.Struct, frozen=True, kw_only=True):
-    """A number people know, with its 95% interval where there is one."""
+    """A number people know, with its 95% interval where there is one. `attribute` is set where groups are compared."""
 
     label: str
     metric: str
     value: float
     low: float | None = None
     high: float | None = None
+    attribute: str = ""
 
 
 class Curve(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,18 +62,29 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
 
     label: str
     metric: str
+    attribute: str = ""
     seeds: int
     rounds: list[int]
     mean: list[float]
     low: list[float]
     high: list[float]
 
+    @property
+    def still_falling(self) -> bool:
+        """Whether a loss was still falling when training stopped: the last fifth of the rounds brought more than a
+        twentieth of all that it fell. Fewer than three tested rounds show nothing.
+        """
+        if len(self.mean) < 3:
+            return False
+        late = self.mean[-1 - max(1, len(self.mean) // 5)] - self.mean[-1]
+        return late > 0.05 * (self.mean[0] - self.mean[-1]) > 0
+
 
 class TrainingOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """Outcome of training, chosen federation first, baselines after it."""
+    """Outcome of training, chosen federation first, baselines after it; gaps between the groups of every attribute."""
 
     scope: str
-    attribute: str
+    attributes: list[str]
     curves: list[Curve]
     final: list[Measure]
 
@@ -95,7 +107,7 @@ def outcome_of(runs: Runs, *, scope: str = "all") -> TrainingOutcome | None:
     """
     curves: list[Curve] = []
     final: list[Measure] = []
-    attribute = ""
+    attributes: list[str] = []
     for label, frames in runs.items():
         seeds = [frames] if isinstance(frames, pl.DataFrame) else list(frames)
         for frame in seeds:
@@ -108,18 +120,18 @@ def outcome_of(runs: Runs, *, scope: str = "all") -> TrainingOutcome | None:
         kept = [frame for frame in kept if frame.height]
         if not kept:
             continue
-        attributes = sorted({a for frame in kept for a in frame["attribute"].unique().to_list() if a})
-        attribute = attribute or (attributes[0] if attributes else "")
+        known = {a for frame in kept for a in frame["attribute"].unique(maintain_order=True).to_list() if a}
+        attributes += sorted(known - set(attributes))
         for metric in METRICS:
-            by = attribute if parse(metric).compares_groups else ""
-            curve = _curve(label, metric, by, kept)
-            if curve is not None:
-                final.append(_final(curve, by, kept))
-                if metric not in _LAST:
-                    curves.append(curve)
+            for by in attributes if parse(metric).compares_groups else [""]:
+                curve = _curve(label, metric, by, kept)
+                if curve is not None:
+                    final.append(_final(curve, by, kept))
+                    if metric not in _LAST:
+                        curves.append(curve)
     if not curves:
         return None
-    return TrainingOutcome(scope=SCOPES.get(scope, scope), attribute=attribute, curves=curves, final=final)
+    return TrainingOutcome(scope=SCOPES.get(scope, scope), attributes=attributes, curves=curves, final=final)
 
 
 def _tested(frame: pl.DataFrame, scope: str) -> pl.DataFrame:
@@ -150,6 +162,7 @@ def _curve(label: str, metric: str, attribute: str, frames: Sequence[pl.DataFram
     return Curve(
         label=label,
         metric=metric,
+        attribute=attribute,
         seeds=len(lines),
         rounds=table["round"].to_list(),
         mean=table["mean"].to_list(),
@@ -173,4 +186,6 @@ def _final(curve: Curve, attribute: str, frames: Sequence[pl.DataFrame]) -> Meas
             bounds = last.select("low", "high").row(0)
             if all(bound is not None and bound == bound for bound in bounds):
                 low, high = bounds
-    return Measure(label=curve.label, metric=curve.metric, value=curve.mean[-1], low=low, high=high)
+    return Measure(
+        label=curve.label, metric=curve.metric, value=curve.mean[-1], low=low, high=high, attribute=attribute
+    )

@@ -138,7 +138,7 @@ def check_members(estimates: Estimates, selection: Selection) -> None:
 
 def best_swaps_in(estimates: Estimates, selection: Selection) -> dict[str, tuple[float, str]]:
     """For each outsider the best exchange with a member: change of the loss, and who would leave."""
-    members = _positions(estimates, selection.clients)
+    members = positions(estimates, selection.clients)
     outsiders = np.setdiff1d(np.arange(len(estimates.clients)), members)
     if selection.objective != "pfl" or len(members) * len(outsiders) > MOST_SWAPS:
         return {}
@@ -196,6 +196,7 @@ def alternative_rows(selection: Selection) -> list[AlternativeRow]:
     ]
 
 
-def _positions(estimates: Estimates, names: Sequence[str]) -> npt.NDArray[np.int64]:
+def positions(estimates: Estimates, names: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Rows of the named clients, sorted."""
     at = {name: i for i, name in enumerate(estimates.clients)}
     return np.array(sorted(at[name] for name in names), dtype=np.int64)

@@ -31,7 +31,10 @@ class TradeOff(msgspec.Struct, frozen=True, kw_only=True):
 
 def of_outcome(final: Sequence[Measure]) -> list[TradeOff]:
     """Trainings compared, the chosen federation first; those without both metrics are left out."""
-    values = {(m.label, m.metric): m.value for m in final}
+    # The first attribute's gap, where there are several.
+    values: dict[tuple[str, str], float] = {}
+    for m in final:
+        values.setdefault((m.label, m.metric), m.value)
     labels = list(dict.fromkeys(m.label for m in final))
     return _marked(
         [
