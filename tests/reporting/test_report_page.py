@@ -24,6 +24,7 @@ from reporting.report_kit import NAMES, make_pool, metrics
 ORDER = [
     "verdict",
     "privacy",
+    "people",
     "clients",
     "why",
     "frontier",
@@ -33,7 +34,7 @@ ORDER = [
     "alerts",
     "reproduce",
 ]
-VOID = {"meta", "br", "input", "link", "hr", "img"}
+VOID = {"meta", "br", "wbr", "input", "link", "hr", "img"}
 
 
 class Reader(HTMLParser):

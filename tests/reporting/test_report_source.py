@@ -40,7 +40,7 @@ def test_run_directory_brings_everything(run: Path, releases: Path, selection: S
     assert [audit.attack for audit in values.audits] == ["single", "joint"]
     assert values.digests["Training data"] == "ab" * 32
     assert values.commands[0].startswith("fedwise select elsewhere/ -k 3 --method")
-    assert values.commands[1].startswith("fedwise train --selection selection.json --rounds 4")
+    assert values.commands[1].startswith("fedwise train --data clients/ --schema run/schema.toml --selection")
     assert str(run.parent) not in json.dumps(msgspec.to_builtins(values))
 
 
@@ -155,7 +155,7 @@ def test_final_values_and_intervals() -> None:
     assert (spd.low, spd.high) == (min(last), max(last))
     spd = next(m for m in single.final if m.metric == "spd")
     assert (spd.low, spd.high) == pytest.approx((last[0] - 0.01, last[0] + 0.01))
-    assert both.attribute == "SEX"
+    assert both.attributes == ["SEX"]
     assert outcome_of({"A": one.filter(pl.col("rows") == "training")}) is None
 
 

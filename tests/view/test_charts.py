@@ -10,7 +10,7 @@ import pytest
 
 from fedwise.objective.pfl import Terms, Weights
 from fedwise.view import charts, outcome_charts, palette
-from fedwise.view.draw import svg
+from fedwise.view.draw import both_widths, narrow, svg, whole_names
 from fedwise.view.outcomes import Curve, Measure
 from fedwise.view.state_map import tile_map, tiles
 from fedwise.view.tables import AuditRow, ClientRow, GroupRow, SizeRow
@@ -96,11 +96,29 @@ def test_clients_are_sorted_and_limited() -> None:
     assert shown == ["c1", "c0", "c19", "c18", "c17"]
 
 
-def test_a_search_that_finds_late_is_read_on_a_linear_scale() -> None:
-    late = charts.trace([(1, 0.0), (900, -1.0), (1000, -2.0)])
-    assert late["encoding"]["x"]["scale"].get("type") is None
-    early = charts.trace([(1, 0.0), (10, -1.0), (1000, -2.0)])
-    assert early["encoding"]["x"]["scale"]["type"] == "log"
+def test_the_trace_shows_how_far_above_its_end_the_search_was() -> None:
+    rows = charts.trace([(1, 0.0), (900, -1.0), (1000, -2.0)])["data"]["values"]
+    assert [row["gap"] for row in rows[:2]] == [2.0, 1.0]
+    assert 0 < rows[2]["gap"] < 1.0  # the end has a place on a log scale too
+    assert [row["loss"] for row in rows] == [0.0, -1.0, -2.0]
+
+
+def test_long_names_are_whole_on_every_screen() -> None:
+    name = "Hospital of Saint John the Evangelist in the Fields"
+    row = ClientRow(client=name, chosen=True, records=1.0, terms=TERMS, loss=-0.1, frequency=1.0)
+    for spec in (charts.frequency([row]), charts.clients([row], Weights())):
+        drawn = both_widths(spec, name="x")
+        assert drawn.count("<svg") == 2
+        assert "…" not in drawn
+        for word in name.split():
+            assert drawn.count(word) >= 4  # the alternative text and the picture, twice
+
+
+def test_a_phone_gets_a_chart_of_its_own_width() -> None:
+    for spec in every_chart().values():
+        found = svg(whole_names(narrow(spec), 17), name="x")
+        width = float(re.search(r'viewBox="0 0 ([\d.]+)', found)[1])  # type: ignore[index]
+        assert width <= 372, spec["description"]
 
 
 def test_map_needs_states() -> None:

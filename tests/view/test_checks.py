@@ -32,6 +32,7 @@ def everything(pool: fw.Pool) -> Evidence:
         audits=[ATTACK],
         training=outcome_of({"Chosen": metrics(0.7, 0), "Everyone": metrics(0.5, 1)}),
         training_privacy=TrainingPrivacy(label="private"),
+        differences={},
     )
 
 
@@ -57,6 +58,8 @@ def test_with_all_evidence_nothing_is_left_unchecked(pool: fw.Pool, selection: S
         ({"audits": []}, "an attack"),
         ({"training_privacy": None}, "training was private"),
         ({"training": outcome_of({"Chosen": metrics(0.7, 0)})}, "a baseline did better"),
+        ({"training": outcome_of({"Chosen": metrics(0.7, 0, rounds=1)})}, "training had converged"),
+        ({"differences": None}, "with the same settings"),
     ],
 )
 def test_missing_evidence_is_named(

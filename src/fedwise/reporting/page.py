@@ -169,14 +169,11 @@ def _forecast_rows(v: ReportValues, labels: Sequence[str]) -> list[tuple[str, fl
     """What was predicted beside what the chosen federation reached."""
     if v.training is None or not labels:
         return []
-    reached: dict[tuple[str, str], float] = {}
-    for m in v.training.final:
-        if m.label == labels[0]:
-            reached[m.metric, m.attribute] = m.value
-            reached.setdefault((m.metric, ""), m.value)  # the forecast leaves the first attribute unsaid
+    reached = {(m.metric, m.attribute): m.value for m in v.training.final if m.label == labels[0]}
+    several = len(v.training.attributes) > 1
     return [
         (
-            METRICS[m.metric] + (f" of {m.attribute}" if m.attribute else ""),
+            METRICS[m.metric] + (f" of {m.attribute}" if m.attribute and several else ""),
             m.value,
             reached[m.metric, m.attribute],
             f"{reached[m.metric, m.attribute] - m.value:+.4f}".replace("-", "−"),

@@ -53,12 +53,16 @@ def measures(
     if not noisy or found.estimates.cells.size > _MOST_CELLS:
         draws = 0
     predicted = found.predict(list(clients), draws=draws, seed=seed)
+    schema, first = found.estimates.schema, found.design.attribute
+    name = schema.names[first] if first is not None else ""
     out = []
     for metric, label in METRICS.items():
         value = predicted.metrics.value(metric)
         error = predicted.std_errors.get(metric)
         low, high = (None, None) if error is None else (value - 1.96 * error, value + 1.96 * error)
-        out.append(Measure(label=label, metric=metric, value=value, low=low, high=high))
+        by = name if parse(metric).compares_groups else ""
+        shown = f"{label} of {by}" if by and len(schema.sensitive) > 1 else label
+        out.append(Measure(label=shown, metric=metric, value=value, low=low, high=high, attribute=by))
     return out + _other_attributes(found, clients)
 
 

@@ -120,8 +120,9 @@ def outcome_of(runs: Runs, *, scope: str = "all") -> TrainingOutcome | None:
         kept = [frame for frame in kept if frame.height]
         if not kept:
             continue
-        known = {a for frame in kept for a in frame["attribute"].unique(maintain_order=True).to_list() if a}
-        attributes += sorted(known - set(attributes))
+        # In the order of the table, which is that of the schema.
+        known = [a for frame in kept for a in frame["attribute"].unique(maintain_order=True).to_list() if a]
+        attributes += [a for a in dict.fromkeys(known) if a not in attributes]
         for metric in METRICS:
             for by in attributes if parse(metric).compares_groups else [""]:
                 curve = _curve(label, metric, by, kept)
