@@ -23,7 +23,7 @@ from .pool.pool import Pool as Pool
 from .rehearsal.objective import Rehearsal as Rehearsal
 from .rehearsal.performance import Rehearsed as Rehearsed
 from .rehearsal.workflow import rehearse as rehearse
-from .reporting.document import Imprint as Imprint
+from .reporting.imprint import Imprint as Imprint
 from .reporting.source import report as report
 from .schema import Column as Column
 from .schema import Role as Role

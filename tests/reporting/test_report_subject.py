@@ -149,9 +149,9 @@ def test_the_commands_give_the_same_again(
             Path(words[-1]).write_text("\n".join(words[2:-2]) + "\n")
             continue
         monkeypatch.setattr(sys, "argv", shlex.split(line))
-        with redirect_stdout(io.TextIOWrapper(io.BytesIO())), redirect_stderr(io.StringIO()):
-            with suppress(SystemExit):
-                main()
+        out, err = redirect_stdout(io.TextIOWrapper(io.BytesIO())), redirect_stderr(io.StringIO())
+        with out, err, suppress(SystemExit):
+            main()
     again = fw.Selection.load("selection.json")
     assert (again.clients, again.loss, again.constraints) == (before.clients, before.loss, before.constraints)
     assert fw.Run.open("run-again").metrics().equals(fw.Run.open("run").metrics())

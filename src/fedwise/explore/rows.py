@@ -33,6 +33,7 @@ class SharedRows:
             cells=estimates.cells[:1],
             totals=estimates.totals[:1],
             marginals=estimates.marginals[:1],
+            sigmas=estimates.sigmas[:1],
             posterior=None,
         )
         self._rows: dict[tuple[bytes, bytes], Floats] = {}

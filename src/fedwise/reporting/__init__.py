@@ -1,6 +1,7 @@
 """Report: why these clients, for partners, ethics boards and regulators. One file, offline, printable."""
 
-from .document import Imprint, Report
+from .document import Report
+from .imprint import Imprint
 from .source import report
 
 __all__ = ["Imprint", "Report", "report"]

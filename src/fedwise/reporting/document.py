@@ -16,6 +16,7 @@ from .. import __version__
 from ..auditing.outcome import Audit
 from ..errors import MissingExtra
 from ..estimation import estimate
+from ..estimation.estimates import Estimates
 from ..files import write_new
 from ..planning import Plan
 from ..pool.pool import Pool
@@ -36,6 +37,7 @@ from ..view.tables import AlternativeRow, AuditRow, ClientRow, GroupRow, SizeRow
 from ..view.trade_offs import TradeOff, of_forecast, of_outcome
 from ..view.verdict import SearchSummary, Verdict, search_of, verdict_of
 from . import page
+from .imprint import Imprint
 
 if TYPE_CHECKING:
     from ..forecasting import Forecaster
@@ -44,28 +46,6 @@ if TYPE_CHECKING:
 #: Largest size of the frontier, and the most work (clients × cells) for which it is computed unasked.
 LARGEST = 20
 _FRONTIER_CELLS = 2_000_000
-
-
-class Imprint(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands around a report: its heading, who asked for it, its date, and how it is made again.
-
-    Parameters
-    ----------
-    title
-        Default: how many clients were chosen.
-    asked_by
-        A person or an organisation, as the page shall name it.
-    date
-        Of the report; default: today.
-    commands, digests
-        The command lines that lead here, and further digests for the last section.
-    """
-
-    title: str = ""
-    asked_by: str = ""
-    date: str = ""
-    commands: tuple[str, ...] = ()
-    digests: dict[str, str] = {}
 
 
 class ReportValues(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,18 +161,13 @@ class Report:
             training_privacy=training_privacy,
             differences=differences,
         )
-        if isinstance(forecast, bool):
-            found = forecaster(estimates, model) if forecast and estimates is not None else None
-        else:
-            found = None if isinstance(forecast, Sequence) else forecast
-        if not isinstance(forecast, Sequence):
-            forecast = measures(found, selection.clients, seed=selection.seed)
+        found, shown = _forecast(forecast, estimates, model, selection)
         return cls(
             _values(
                 selection,
                 evidence,
                 frontier=_size_rows(pool, selection, frontier),
-                forecast=forecast,
+                forecast=shown,
                 trade_offs=of_forecast(found, selection.clients, seed=selection.seed),
                 rehearsal=rehearsal_of(rehearsal, list(selection.clients)) if rehearsal is not None else None,
                 imprint=imprint or Imprint(),
@@ -258,6 +233,22 @@ class Report:
 
     def _repr_html_(self) -> str:
         return page.cell(self.values, self.specs)
+
+
+def _forecast(
+    asked: Sequence[Measure] | Forecaster | bool,
+    estimates: Estimates | None,
+    model: str,
+    selection: Selection,
+) -> tuple[Forecaster | None, Sequence[Measure]]:
+    """What predicts, and the metrics it predicts for the selection."""
+    if isinstance(asked, Sequence):
+        return None, asked
+    if isinstance(asked, bool):
+        found = forecaster(estimates, model) if asked and estimates is not None else None
+    else:
+        found = asked
+    return found, measures(found, selection.clients, seed=selection.seed)
 
 
 def _values(

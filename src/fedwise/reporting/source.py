@@ -31,8 +31,9 @@ from ..view.labels import flags_of
 from ..view.promise import TrainingPrivacy
 from ..view.tables import AuditRow
 from .commands import command_lines
-from .document import Imprint, Report
+from .document import Report
 from .engine_history import with_history
+from .imprint import Imprint
 from .run_privacy import comparison_privacy, training_privacy
 from .run_settings import differences
 
@@ -98,9 +99,6 @@ def report(
     runs = _runs(folder, _part(comparison, folder / "comparison.parquet" if folder else None), baselines)
     found = _part(audit, folder / "audit.json" if folder else None)
     plan = _plan(folder / "plan.json") if folder else None
-    said = imprint or Imprint()
-    lines = command_lines(selection, pool, config, releases=place, folder=folder, plan=plan is not None)
-    digests = {"Training data": str(config["fingerprint"])} if config.get("fingerprint") else {}
     made = Report.of(
         pool,
         selection,
@@ -115,8 +113,10 @@ def report(
         differences=differences(
             config if CHOSEN in runs and _trained(folder) else {}, _configs(baselines), runs
         ),
-        imprint=msgspec.structs.replace(
-            said, commands=said.commands or tuple(lines), digests={**digests, **said.digests}
+        imprint=_completed(
+            imprint or Imprint(),
+            command_lines(selection, pool, config, releases=place, folder=folder, plan=plan is not None),
+            config,
         ),
     )
     made = with_history(made, folder)
@@ -167,6 +167,14 @@ def _selection(source: Path | None, pool: Pool | None, config: Mapping[str, Any]
             f"run '{source}' holds no selection.json; name the releases its clients sent with --releases"
         )
     return given(pool, [str(name) for name in members])
+
+
+def _completed(imprint: Imprint, commands: list[str], config: Mapping[str, Any]) -> Imprint:
+    """With the command lines that lead here, and the digest of the training data."""
+    digests = {"Training data": str(config["fingerprint"])} if config.get("fingerprint") else {}
+    return msgspec.structs.replace(
+        imprint, commands=imprint.commands or tuple(commands), digests={**digests, **imprint.digests}
+    )
 
 
 def _only_names(path: Path) -> list[str]:
