@@ -88,10 +88,7 @@ def report(
     if output is not None:
         refuse_existing(Path(output), force=force)
     folder, known = _place(source)
-    place = None if isinstance(releases, Pool) else _part(releases, folder / "releases" if folder else None)
-    pool = Pool.load(place, accept_flagged=accept_flagged) if place else None
-    if isinstance(releases, Pool):
-        pool = releases
+    place, pool = _pool(releases, folder, accept_flagged=accept_flagged)
     config = _json(folder / "config.json") if folder else {}
     selection = known or _selection(folder, pool, config)
     if pool is not None and len(selection.targets) == 1:
@@ -133,6 +130,16 @@ def _place(source: str | Path | Run | Selection) -> tuple[Path | None, Selection
     if not path.exists():
         raise FedwiseError(f"run '{path}' does not exist; name a run directory or a selection.json")
     return (path, None) if path.is_dir() else (None, Selection.load(path))
+
+
+def _pool(
+    releases: str | Path | Pool | None, folder: Path | None, *, accept_flagged: bool
+) -> tuple[Path | None, Pool | None]:
+    """Where the releases lie, and the releases; neither where there are none."""
+    if isinstance(releases, Pool):
+        return None, releases
+    place = _part(releases, folder / "releases" if folder else None)
+    return place, Pool.load(place, accept_flagged=accept_flagged) if place else None
 
 
 def _part(given: str | Path | None, beside: Path | None) -> Path | None:
