@@ -140,7 +140,10 @@ def _training_charts(v: ReportValues) -> list[tuple[str, str]]:
     """Charts of the training with their headings; gaps for every attribute."""
     shown = [
         ("trade-off-trained", "AUC against the rate-matched opportunity gap, last round"),
-        *((f"curve-{metric}", METRICS[metric]) for metric in ("auc", "macro_auc", "macro_f1", "rmse", "balanced_accuracy", "loss")),
+        *(
+            (f"curve-{metric}", METRICS[metric])
+            for metric in ("auc", "macro_auc", "macro_f1", "rmse", "balanced_accuracy", "loss")
+        ),
     ]
     for place, attribute in enumerate(v.training.attributes if v.training else ()):
         end = f"-{place + 1}" if place else ""
