@@ -21,6 +21,7 @@ DISTRIBUTION = {"sklearn": "scikit-learn", "vl_convert": "vl-convert-python"}
 #: Extras whose packages a room may import, besides the core's.
 EXTRAS = {
     "training": ("train",),
+    "rehearsal": ("tune",),
     "flower": ("train", "flower"),
     "view": ("explore",),
     "reporting": ("explore",),

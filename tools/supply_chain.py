@@ -113,7 +113,7 @@ def licences(installed: metadata.Distribution) -> frozenset[str]:
     ]
     short = (fields.get("License") or "").strip()
     if not given and short and "\n" not in short:
-        given = [part.strip() for part in short.split(",")]
+        given = [part.strip() for part in re.split(r",|\s+(?:AND|OR)\s+", short)]
     return frozenset(_ALSO.get(name.lower(), name) for name in given)
 
 

@@ -22,6 +22,9 @@ from .pool.card import quality as quality
 from .pool.pool import Pool as Pool
 from .rehearsal.objective import Rehearsal as Rehearsal
 from .rehearsal.performance import Rehearsed as Rehearsed
+from .rehearsal.space import Space as Space
+from .rehearsal.tuning import Tuned as Tuned
+from .rehearsal.tuning import tune as tune
 from .rehearsal.workflow import rehearse as rehearse
 from .reporting.imprint import Imprint as Imprint
 from .reporting.source import report as report

@@ -83,3 +83,18 @@ def test_select_rehearses_its_choice_and_chooses_by_rehearsal(run: Run, releases
     check_refused(
         run("select", releases, "-k", "2", "--maximise", "auc", "--subject-to", "eod=random"), "--rehearse"
     )
+
+
+def test_tune_and_train_with_its_settings(run: Run, releases: Path) -> None:
+    small = ("--trials", "2", "--stages", "1", "--records", "60", "--models", "logistic", "--batch", "64")
+    told = run(
+        "tune", releases, "--federation", "CA,NY", "--rounds", "1", "--epochs", "1", "-o", "tuning", *small
+    )
+    assert told.code == 0, told.err
+    assert "best of 2 settings (auc)" in told.out
+    best = releases.parent / "tuning" / "best.toml"
+    found = run("rehearse", releases, "--federation", "CA", "--settings", best, "--json", *QUICK[2:])
+    assert found.json["settings"]["lr"] == fw.Training.load(best).lr  # type: ignore[index]
+    assert found.json["settings"]["rounds"] == 1  # type: ignore[index]
+    check_refused(run("tune", releases, "--federation", "CA", "--lr", "small"), "--lr must be numbers")
+    check_refused(run("tune", releases), "federations must be named")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from ..planning import Plan
     from ..schema.schema import Schema
+    from ..training.settings import Training
 
 DataOption = Annotated[
     Path | None, typer.Option("--data", help="Directory with one Parquet or CSV file for each client.")
@@ -31,6 +32,12 @@ SchemaOption = Annotated[
 TaskOption = Annotated[
     str | None, typer.Option("--task", help="Of several targets of the schema, the one that counts.")
 ]
+SettingsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--settings", help="File of settings (fedwise tune); options that are written here go before it."
+    ),
+]
 RoundsOption = Annotated[int, typer.Option("--rounds", help="Communication rounds.")]
 FractionOption = Annotated[float, typer.Option("--fraction", help="Share of the federation in a round.")]
 OptimizerOption = Annotated[str, typer.Option("--optimizer", help="Local optimiser: adam or sgd.")]
@@ -42,6 +49,23 @@ ModelOption = Annotated[
 ]
 TestOption = Annotated[float, typer.Option("--test", help="Share of each client's rows held out.")]
 SplitSeedOption = Annotated[int, typer.Option("--split-seed", help="Seed of the one split of each client.")]
+
+
+def training_settings(context: typer.Context, path: Path | None, **given: Any) -> Training:
+    """The settings of the options; with a file, its settings and of the options only those that were written."""
+    import msgspec
+
+    from ..training.settings import Training
+
+    if path is None:
+        return Training(**given)
+    named = {"strategy_options": "strategy_set", "sampler_options": "sampler_set", "replicates": "bootstrap"}
+    written = {}
+    for name, value in given.items():
+        source = context.get_parameter_source(named.get(name, name))
+        if source is not None and source.name == "COMMANDLINE":
+            written[name] = value
+    return msgspec.structs.replace(Training.load(path), **written)
 
 
 def options(pairs: list[str] | None) -> dict[str, Any]:

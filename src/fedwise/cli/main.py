@@ -25,6 +25,7 @@ COMMANDS = (
     "frontier",
     "doubles",
     "rehearse",
+    "tune",
     "explore",
     "train",
     "compare",

@@ -15,8 +15,10 @@ from .inputs import (
     ModelOption,
     OptimizerOption,
     RoundsOption,
+    SettingsOption,
     bar,
     names,
+    training_settings,
 )
 from .search_options import FlaggedOption, ReleasesArgument, TaskOption
 from .train import ClipOption, DeltaOption, EpsilonOption, SamplerOption, SensitiveOption, StrategyOption
@@ -40,8 +42,10 @@ RehearsalOutput = Annotated[
 
 
 def rehearse(
+    context: typer.Context,
     releases: ReleasesArgument,
     federation: FederationOption,
+    settings: SettingsOption = None,
     rounds: RoundsOption = 50,
     strategy: StrategyOption = "fedavg",
     sampler: SamplerOption = "full",
@@ -77,19 +81,18 @@ def rehearse(
     """
     from ..pool.pool import Pool
     from ..rehearsal.workflow import rehearse as run
-    from ..training.settings import Training
 
     alone_file = output is not None and output.suffix == ".json"
     if alone_file:
         check_output(output, ".json", force=force)
-    settings = Training(
-        rounds=rounds, strategy=strategy, sampler=sampler, model=model, optimizer=optimizer, lr=lr, batch=batch,
-        epochs=epochs, epsilon=epsilon, delta=delta, clip=clip, use_sensitive=use_sensitive,
+    training = training_settings(
+        context, settings, rounds=rounds, strategy=strategy, sampler=sampler, model=model, optimizer=optimizer, lr=lr,
+        batch=batch, epochs=epochs, epsilon=epsilon, delta=delta, clip=clip, use_sensitive=use_sensitive,
     )  # fmt: skip
     pool = Pool.load(releases, accept_flagged=accept_flagged, task=task)
     with bar("rehearsing", "AUC") as best:
         found = run(
-            pool, read_federation(federation), settings, random=random, alone=alone, stages=stages, records=records,
+            pool, read_federation(federation), training, random=random, alone=alone, stages=stages, records=records,
             target=names(target) or None, seed=seed, progress=best, output=None if alone_file else output, force=force,
         )  # fmt: skip
     if output is not None and alone_file:

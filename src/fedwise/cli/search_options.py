@@ -70,9 +70,6 @@ TrialsOption = Annotated[int, typer.Option(help="Trainings of --rehearse in all.
 SecondsOption = Annotated[
     float | None, typer.Option(help="Seconds after which --rehearse begins no further training.")
 ]
-SettingsOption = Annotated[
-    Path | None, typer.Option("--settings", help="How it will be trained, as fedwise tune wrote it.")
-]
 SizeOption = Annotated[str | None, typer.Option("-k", "--size", help="Federation size: 5, or a range 5:15.")]
 RehearsalOption = Annotated[
     bool,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from .console import ForceOption, JsonOption, SeedOption, check_output, note, print_json, print_table
-from .inputs import bar
+from .inputs import SettingsOption, bar
 from .search_options import (
     AlphaOption,
     BetaOption,
@@ -36,7 +36,6 @@ from .search_options import (
     RepresentativeOption,
     SecondsOption,
     SelectionOutput,
-    SettingsOption,
     SizeOption,
     SmallestOption,
     SubjectOption,

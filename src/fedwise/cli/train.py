@@ -18,6 +18,7 @@ from .inputs import (
     OptimizerOption,
     RoundsOption,
     SchemaOption,
+    SettingsOption,
     SplitSeedOption,
     SyntheticOption,
     TaskOption,
@@ -27,6 +28,7 @@ from .inputs import (
     name_source,
     names,
     options,
+    training_settings,
 )
 
 if TYPE_CHECKING:
@@ -113,6 +115,7 @@ SIMULATED = "simulated: the noise was drawn from --seed and protects nobody"
 
 
 def train(
+    context: typer.Context,
     output: OutputOption,
     data: DataOption = None,
     synthetic: SyntheticOption = None,
@@ -124,6 +127,7 @@ def train(
     k: SizeOption = 5,
     plan: PlanOption = None,
     resume: ResumeOption = False,
+    settings: SettingsOption = None,
     rounds: RoundsOption = 50,
     strategy: StrategyOption = "fedavg",
     strategy_set: StrategySetOption = None,
@@ -155,7 +159,6 @@ def train(
     round; --resume goes on after a stop and ends with the identical result (up to privacy noise).
     """
     from ..planning import Plan
-    from ..training.settings import Training
     from ..training.workflow import resume_run
     from ..training.workflow import train as train_run
 
@@ -165,19 +168,25 @@ def train(
             with bar("training", "accuracy") as show:
                 run = resume_run(output, frames=data, plan=asked, progress=show)
         else:
-            settings = Training(
-                rounds=rounds, strategy=strategy, strategy_options=options(strategy_set), sampler=sampler,
-                sampler_options=options(sampler_set), fraction=fraction, optimizer=optimizer, lr=lr, batch=batch,
-                epochs=epochs, model=model, engine=engine, use_sensitive=use_sensitive, test=test,
-                split_seed=split_seed, epsilon=epsilon, delta=delta, clip=clip, replicates=bootstrap, seed=seed,
+            asked_settings = training_settings(
+                context, settings, rounds=rounds, strategy=strategy, strategy_options=options(strategy_set),
+                sampler=sampler, sampler_options=options(sampler_set), fraction=fraction, optimizer=optimizer, lr=lr,
+                batch=batch, epochs=epochs, model=model, engine=engine, use_sensitive=use_sensitive, test=test,
+                clip=clip, split_seed=split_seed, epsilon=epsilon, delta=delta, replicates=bootstrap, seed=seed,
             )  # fmt: skip
             source = name_source(data, synthetic)
             wanted, pooled = _federation(selection, clients, releases, k, seed or 0, task)
-            asked = asked or pooled
-            known = find_schema(schema, synthetic, asked, task=task)
+            known = find_schema(schema, synthetic, asked := asked or pooled, task=task)
             with bar("training", "accuracy") as show:
                 run = train_run(
-                    source, known, wanted, settings, output=output, plan=asked, force=force, progress=show
+                    source,
+                    known,
+                    wanted,
+                    asked_settings,
+                    output=output,
+                    plan=asked,
+                    force=force,
+                    progress=show,
                 )
     except KeyboardInterrupt:
         typer.echo(f"stopped; go on with: fedwise train --resume -o {output}", err=True)

@@ -188,11 +188,8 @@ class _Tally:
             self.progress(self.done, self.total, self.best)
 
 
-def _asked(
-    pool: Releases, federations: Federation | Sequence[Federation], *, random: int, everyone: bool, alone: bool,
-    seed: int,
-) -> list[Asked]:  # fmt: skip
-    """Everything that is rehearsed, each federation once in each role."""
+def federations_of(pool: Releases, federations: Federation | Sequence[Federation]) -> list[tuple[str, ...]]:
+    """One or several federations as lists of clients, every name checked."""
     if isinstance(federations, str):
         raise FedwiseError(
             f"federations must be lists of clients, got the text '{federations}'; write ['{federations}']"
@@ -208,6 +205,15 @@ def _asked(
                 raise PoolError(f"pool holds no client '{client}'{nearest(client, pool.clients)}")
         if len(set(members)) != len(members):
             raise FedwiseError("federations must name each client once")
+    return named
+
+
+def _asked(
+    pool: Releases, federations: Federation | Sequence[Federation], *, random: int, everyone: bool, alone: bool,
+    seed: int,
+) -> list[Asked]:  # fmt: skip
+    """Everything that is rehearsed, each federation once in each role."""
+    named = federations_of(pool, federations)
     asked = [Asked("federation", members) for members in named]
     size = len(named[0])
     asked += [Asked("random", members) for members in _random(pool.clients, named[0], random, seed)]
