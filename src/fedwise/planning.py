@@ -238,6 +238,10 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, k
                 f"{len(parts)} targets share one budget, which is spent once: {told} of the precision, "
                 f"tables that all use {shared:.0%}"
             )
+        if self.schema.codebook:
+            notes.append(
+                f"features of codebook {self.schema.codebook[:12]}: every client makes them with the same"
+            )
         if not self.schema.sensitive:
             notes.append("no sensitive attribute: nothing about fairness is asked, chosen or reported")
         return notes

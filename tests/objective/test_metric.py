@@ -49,7 +49,10 @@ def test_only_what_is_to_be_had() -> None:
 
 def test_directions_and_ranges() -> None:
     better = {base for base in BASES if Metric(base).larger_is_better}
-    assert better == {"auc", "accuracy", "balanced_accuracy", "precision", "recall", "f1", "positive_rate"}
+    assert better == {
+        "auc", "accuracy", "balanced_accuracy", "precision", "recall", "f1", "positive_rate", "macro_f1", "macro_auc",
+        "r2",
+    }  # fmt: skip
     assert parse("eod@rate").bounds == (0.0, 1.0)
     assert parse("loss").bounds == (0.0, math.inf)
     assert parse("spd_signed").bounds == (-1.0, 1.0)

@@ -71,12 +71,12 @@ def test_rows_with_an_unknown_target_are_left_out() -> None:
     np.testing.assert_array_equal(rows.matrix, [[1, 0], [0, 1]])
 
 
-def test_a_target_of_three_levels_is_refused() -> None:
+def test_a_target_of_three_levels_is_one_of_classes() -> None:
     text = (
         '[columns.X]\nrole = "feature"\nlevels = [0, 1]\n[columns.Y]\nrole = "target"\nlevels = [0, 1, 2]\n'
     )
-    with pytest.raises(SchemaError, match=r"target column 'Y' must have two levels to be trained on, got 3"):
-        Encoder(Schema.parse(text))
+    task = Encoder(Schema.parse(text)).task
+    assert (task.kind, task.outputs, task.labels) == ("classes", 3, ("0", "1", "2"))
 
 
 def test_all_columns_dropped_is_refused() -> None:

@@ -64,7 +64,7 @@ def compare(
     test: TestOption = 0.2,
     split_seed: SplitSeedOption = 0,
     metric: Annotated[
-        str | None, typer.Option("--metric", help="Metric of the target. [accuracy, or rmse of a number]")
+        str | None, typer.Option("--metric", help="Metric to reach. [accuracy, or rmse of a number]")
     ] = None,
     metrics: Annotated[
         str,
@@ -89,7 +89,6 @@ def compare(
     """
     from ..objective.metric import parse
     from ..training.comparison import compare as run_all
-    from ..training.comparison import usual_metric
     from ..training.federation import read_frames
     from ..training.settings import Training
 
@@ -114,13 +113,17 @@ def compare(
     if json:
         print_json({"output": str(output), "runs": found.runs, "summary": summary.to_dicts()})
     else:
-        _show(summary, found.attributes, metric or usual_metric(found.table), wanted)
+        _show(summary, found.attributes, metric, wanted)
         note(f"{found.table.height} lines of {found.runs} runs in {output}")
 
 
-def _show(summary: pl.DataFrame, attributes: tuple[str, ...], metric: str, asked: list[Metric]) -> None:
+def _show(
+    summary: pl.DataFrame, attributes: tuple[str, ...], metric: str | None, asked: list[Metric]
+) -> None:
     from ..objective.metric import parse
+    from ..training.comparison import usual_metric
 
+    metric = metric or usual_metric(summary)
     wanted = [(metric, "")] if metric not in [m.column for m in asked] else []
     for m in asked:
         first = attributes[0] if attributes and m.compares_groups else ""

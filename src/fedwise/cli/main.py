@@ -16,6 +16,7 @@ from .command import Command
 COMMANDS = (
     "demo",
     "data",
+    "features",
     "plan",
     "check",
     "release",

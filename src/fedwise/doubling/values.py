@@ -23,7 +23,7 @@ from ..errors import DataError, FedwiseError
 from ..schema.codes import encode_column
 from ..schema.crossing import crossed_codes
 from ..schema.rule import Rule
-from ..schema.schema import Column, Schema
+from ..schema.schema import CODEBOOK, Column, Schema, codebook_mark
 
 Ints = npt.NDArray[np.int64]
 Records = npt.NDArray[np.int16]
@@ -121,7 +121,10 @@ class Values:
                 chosen = np.where(fits, better, chosen)
             rows[:, group.variables] = group.codes[chosen]
             parts.append(group.rows[chosen])
-        return pl.concat(parts, how="horizontal"), rows
+        frame = pl.concat(parts, how="horizontal")
+        if self.schema.codebook:
+            frame = frame.with_columns(pl.lit(codebook_mark(self.schema.codebook)).alias(CODEBOOK))
+        return frame, rows
 
 
 def _together(schema: Schema) -> list[tuple[str, ...]]:

@@ -34,7 +34,7 @@ class Balance:
         """How far each summed row is from equal parts."""
         found, first = np.zeros(len(sums)), 0
         for size in self._sizes:
-            found += np.log2(size) - entropy(sums[:, first : first + size])
+            found += entropy(np.ones(size)) - entropy(sums[:, first : first + size])
             first += size
         return found
 

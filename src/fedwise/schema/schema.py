@@ -29,6 +29,8 @@ from .rule import Rule
 from .shipped import shipped_names, shipped_text
 
 MAX_COLUMNS = 500
+#: Column of the data that says which codebook made its features.
+CODEBOOK = "codebook"
 #: Most tasks that one release may serve; each takes its part of the budget.
 MAX_TARGETS = 50
 
@@ -38,7 +40,9 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     `where` lists rules that a row must satisfy to be counted (``AGEP > 16``); a filter looks at one
     record at a time, so it does not change the sensitivity. `null` lists codes that stand for a missing value in every
-    column that has no list of its own, and `decimal` is the mark inside numbers of text files.
+    column that has no list of its own, and `decimal` is the mark inside numbers of text files. `codebook` is the
+    digest of the public codebook that made the features of images, texts or signals; rows made with another one are
+    refused (`fedwise.features`).
     """
 
     columns: tuple[Column, ...]
@@ -46,6 +50,7 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     where: tuple[str, ...] = ()
     null: tuple[int | str, ...] = ()
     decimal: Literal[".", ","] = "."
+    codebook: str = ""
 
     def __post_init__(self) -> None:
         _check_schema(self)
@@ -180,7 +185,10 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         ``01`` is text for each of them. Columns that are absent are left out; the caller reports those it needs.
         """
         wanted = self.wanted_cells()
-        rows = read(frame, list(wanted), text=[name for name, cells in wanted.items() if cells.texts])
+        text = [name for name, cells in wanted.items() if cells.texts]
+        if self.codebook:
+            _check_codebook(read(frame, [CODEBOOK], text=[CODEBOOK]), self.codebook)
+        rows = read(frame, list(wanted), text=text)
         self._refuse_near_misses(frame, rows, wanted)
         return read_cells(rows, wanted, decimal=self.decimal, padded=isinstance(frame, str | Path))
 
@@ -293,6 +301,10 @@ def _check_schema(schema: Schema) -> None:
         raise SchemaError(f"schema must declare at most {MAX_COLUMNS} columns, got {len(schema.columns)}")
     if len(schema.where) > MAX_RULES:
         raise SchemaError(f"schema must filter rows by at most {MAX_RULES} rules, got {len(schema.where)}")
+    if schema.codebook and not re.fullmatch(r"[0-9a-f]{64}", schema.codebook):
+        raise SchemaError(
+            "schema codebook must be a digest of 64 hexadecimal digits; copy it from the codebook"
+        )
     names = schema.names
     twice = [name for name in names if names.count(name) > 1]
     if twice:

@@ -247,7 +247,12 @@ def task_gradient(
     grad: Floats32,
     kind: int,
 ) -> float:
-    """As `gradient`, for more than two classes (`kind` 1) or a number (2)."""
+    """As `gradient`, for two classes (`kind` 0), more (1), or a number (2)."""
+    if kind == 0:
+        found: float = gradient(
+            theta, sizes, offsets, hot, dense, dense_at, y, weight, rows, acts, deltas, flipped, grad
+        )
+        return found
     _forward(theta, sizes, offsets, hot, dense, dense_at, rows, acts)
     last = sizes.shape[0] - 2
     classes = sizes[last + 1] if kind == 1 else 0
@@ -281,10 +286,8 @@ def train(
 ) -> tuple[float, int]:
     """One pass over `order` in batches, updating `theta` and the optimiser's moments in place.
 
-    `kind` is that of `task.CODES`: two classes, more, or a number.
-
     Every step moves along ``gradient + mu · (theta − anchor) + shift``; `summed` (when not empty) adds up
-    the plain gradients, `shift` may be empty.
+    the plain gradients, `shift` may be empty. `kind` is that of `task.CODES`.
 
     Returns
     -------
@@ -308,27 +311,9 @@ def train(
     one = np.float32(1.0)
     for start in range(0, order.shape[0], batch):
         rows = order[start : start + batch]
-        if kind == 0:
-            seen = gradient(
-                theta, sizes, offsets, hot, dense, dense_at, y, weight, rows, acts, deltas, flipped, grad
-            )
-        else:
-            seen = task_gradient(
-                theta,
-                sizes,
-                offsets,
-                hot,
-                dense,
-                dense_at,
-                y,
-                weight,
-                rows,
-                acts,
-                deltas,
-                flipped,
-                grad,
-                kind,
-            )
+        seen = task_gradient(
+            theta, sizes, offsets, hot, dense, dense_at, y, weight, rows, acts, deltas, flipped, grad, kind
+        )  # fmt: skip
         total += seen
         taken += 1
         if not math.isfinite(seen):
