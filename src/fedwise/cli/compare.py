@@ -63,9 +63,7 @@ def compare(
     model: ModelOption = "mlp",
     test: TestOption = 0.2,
     split_seed: SplitSeedOption = 0,
-    metric: Annotated[
-        str | None, typer.Option("--metric", help="Metric to reach. [accuracy, or rmse of a number]")
-    ] = None,
+    metric: Annotated[str | None, typer.Option(help="Metric to reach. [accuracy, or rmse]")] = None,
     metrics: Annotated[
         str,
         typer.Option("--metrics", help="Metrics of the table, with commas; eod:SEX@rate for one attribute."),
