@@ -20,6 +20,7 @@ SOURCE = ROOT / "src" / "fedwise"
 DISTRIBUTION = {"sklearn": "scikit-learn", "vl_convert": "vl-convert-python"}
 #: Extras whose packages a room may import, besides the core's.
 EXTRAS = {
+    "features": ("train",),
     "training": ("train",),
     "rehearsal": ("tune",),
     "flower": ("train", "flower"),
