@@ -22,8 +22,9 @@ import polars as pl
 from ..errors import DataError, FedwiseError
 from ..schema.codes import encode_column
 from ..schema.crossing import crossed_codes
+from ..schema.mark import CODEBOOK, codebook_mark
 from ..schema.rule import Rule
-from ..schema.schema import CODEBOOK, Column, Schema, codebook_mark
+from ..schema.schema import Column, Schema
 
 Ints = npt.NDArray[np.int64]
 Records = npt.NDArray[np.int16]

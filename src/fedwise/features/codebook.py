@@ -19,7 +19,8 @@ import polars as pl
 
 from ..errors import FedwiseError, MissingExtra
 from ..files import read_bytes, write_new
-from ..schema.schema import CODEBOOK, Column, Role, codebook_mark
+from ..schema.mark import CODEBOOK, codebook_mark
+from ..schema.schema import Column, Role
 from .extractor import extract
 
 Floats = npt.NDArray[np.float64]

@@ -25,12 +25,11 @@ from .column import MAX_RULES, WORDS, check_null
 from .column import Column as Column
 from .column import Role as Role
 from .frame import FrameLike, column_names, read
+from .mark import CODEBOOK, check_codebook
 from .rule import Rule
 from .shipped import shipped_names, shipped_text
 
 MAX_COLUMNS = 500
-#: Column of the data that says which codebook made its features.
-CODEBOOK = "codebook"
 #: Most tasks that one release may serve; each takes its part of the budget.
 MAX_TARGETS = 50
 
@@ -187,7 +186,7 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         wanted = self.wanted_cells()
         text = [name for name, cells in wanted.items() if cells.texts]
         if self.codebook:
-            _check_codebook(read(frame, [CODEBOOK], text=[CODEBOOK]), self.codebook)
+            check_codebook(read(frame, [CODEBOOK], text=[CODEBOOK]), self.codebook)
         rows = read(frame, list(wanted), text=text)
         self._refuse_near_misses(frame, rows, wanted)
         return read_cells(rows, wanted, decimal=self.decimal, padded=isinstance(frame, str | Path))
@@ -236,10 +235,9 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     def absent_columns(self, present: Collection[str]) -> list[str]:
         """Columns of the data that a variable or the filter needs and that are not there, each once."""
-        names = [c.sources[0] for c in self.columns if c.rule is None and not set(c.sources) & set(present)]
-        names += [
-            name for c in self.columns if c.rule is not None for name in c.sources if name not in present
-        ]
+        plain = [part for column in self.columns for part in column.parts]
+        names = [c.sources[0] for c in plain if c.rule is None and not set(c.sources) & set(present)]
+        names += [name for c in plain if c.rule is not None for name in c.sources if name not in present]
         names += [name for rule in self.where for name in Rule.parse(rule).columns if name not in present]
         return list(dict.fromkeys(names))
 
