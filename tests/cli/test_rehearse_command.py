@@ -98,3 +98,12 @@ def test_tune_and_train_with_its_settings(run: Run, releases: Path) -> None:
     assert found.json["settings"]["rounds"] == 1  # type: ignore[index]
     check_refused(run("tune", releases, "--federation", "CA", "--lr", "small"), "--lr must be numbers")
     check_refused(run("tune", releases), "federations must be named")
+
+
+def test_a_flower_app_is_rehearsed(run: Run, releases: Path) -> None:
+    app = Path(__file__).parents[1] / "flower" / "tabular_app"
+    words = ("rehearse", releases, "--federation", "CA,NY", "--records", "80", "--app", app)
+    told = run(*words, "--app-config", "num-server-rounds=1", "--json")
+    assert told.code == 0, told.err
+    assert {row[2] for row in told.json["metrics"]} == {"train_loss", "eval_loss", "eval_acc"}  # type: ignore[attr-defined]
+    check_refused(run(*words[:-1], releases), "must be a directory with a pyproject.toml")

@@ -18,12 +18,14 @@ from .inputs import (
     SettingsOption,
     bar,
     names,
+    options,
     training_settings,
 )
 from .search_options import FlaggedOption, ReleasesArgument, TaskOption
 from .train import ClipOption, DeltaOption, EpsilonOption, SamplerOption, SensitiveOption, StrategyOption
 
 if TYPE_CHECKING:
+    from ..pool.pool import Pool
     from ..rehearsal.performance import Performance, Rehearsed
 
 FederationOption = Annotated[
@@ -38,6 +40,19 @@ RehearsalOutput = Annotated[
         "--output",
         help="Run directory: the same command goes on after a stop, and fedwise report reads it. Or a .json file.",
     ),
+]
+
+
+AppOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--app",
+        help="A Flower app to run, unchanged, on the doubles; node_config has the path of each as 'data'.",
+    ),
+]
+AppConfigOption = Annotated[
+    list[str] | None,
+    typer.Option("--app-config", help="Of the app's run config, such as num-server-rounds=5. Repeatable."),
 ]
 
 
@@ -65,6 +80,8 @@ def rehearse(
         int | None, typer.Option(help="Most records of a double. [as many as the client has]")
     ] = None,
     target: Annotated[str, typer.Option(help="Clients whose people judge the model: CA,NY. [all]")] = "",
+    app: AppOption = None,
+    app_config: AppConfigOption = None,
     output: RehearsalOutput = None,
     force: ForceOption = False,
     task: TaskOption = None,
@@ -90,6 +107,11 @@ def rehearse(
         batch=batch, epochs=epochs, epsilon=epsilon, delta=delta, clip=clip, use_sensitive=use_sensitive,
     )  # fmt: skip
     pool = Pool.load(releases, accept_flagged=accept_flagged, task=task)
+    if app is not None:
+        rehearse_own(
+            app, pool, read_federation(federation), app_config, records, seed, output, force=force, json=json
+        )
+        return
     with bar("rehearsing", "AUC") as best:
         found = run(
             pool, read_federation(federation), training, random=random, alone=alone, stages=stages, records=records,
@@ -104,6 +126,26 @@ def rehearse(
     say(found.verdict())
     if output is not None:
         note(f"written to {output}")
+
+
+def rehearse_own(
+    app: Path, pool: Pool, clients: list[str], config: list[str] | None, records: int | None, seed: int,
+    output: Path | None, *, force: bool, json: bool,
+) -> None:  # fmt: skip
+    """A Flower app on the doubles: what its clients report, round by round."""
+    from ..flower.own_app import rehearse_app
+
+    found = rehearse_app(app, pool, clients, run_config=options(config), records=records, seed=seed)
+    if output is not None:
+        found.save(output, force=force)
+    if json:
+        print_json(found)
+        return
+    rows = [(number, kind, metric, f"{value:.4f}") for number, kind, metric, value in found.metrics]
+    columns = ("round", "kind", "metric", "mean over clients")
+    print_table(f"{app.name} on doubles of {', '.join(clients)}", columns, rows, right=("round", columns[3]))
+    for error in found.errors:
+        note(f"a node failed: {error}")
 
 
 def read_federation(text: str) -> list[str]:
