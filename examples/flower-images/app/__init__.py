@@ -1,0 +1,1 @@
+"""A Flower app on images that chooses its federation by features."""
