@@ -37,7 +37,8 @@ HEAVY = ("numba", "polars", "torch", "opendp", "scipy", "flwr", "pandas", "pyarr
 
 #: The rooms of the house, inner ones first. A room may import those before it, and none after.
 ROOMS = (
-    "errors", "files", "cache", "schema", "privacy", "objective", "allocation", "planning", "owner", "estimation",
+    "errors", "files", "cache", "notebook", "schema", "privacy", "objective", "allocation", "planning", "owner",
+    "estimation",
     "pool", "certificate", "bounds", "search", "forecasting", "doubling", "data", "features", "identification",
     "calibration", "training", "rehearsal", "auditing", "coordinator", "flower", "view", "reporting", "explore", "cli",
 )  # fmt: skip

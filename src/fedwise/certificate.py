@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import msgspec
 
+from .notebook import html_table
+
 _NOTHING = "says nothing here"
 
 
@@ -124,6 +126,17 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
         if self.mu >= self.loss_spread:
             return f"{_NOTHING}: it allows for more than the losses of federations differ"
         return f"the true loss is within {self.mu:.4g} of the best, except with probability {self.global_bound:.2g}"
+
+    def __repr__(self) -> str:
+        return f"Certificate({self.statement})"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("proved", self.statement),
+            ("left open", self.left_open),
+            *(("the paper", line) for line in self.paper),
+        ]
+        return html_table([row for row in rows if row[1]])
 
     def __str__(self) -> str:
         return "\n".join(line for line in (self.statement, self.left_open, *self.paper) if line)

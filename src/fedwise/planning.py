@@ -12,10 +12,12 @@ from typing import Literal, cast
 import msgspec
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from .allocation import Allocation, shares
 from .errors import PlanError
 from .files import decode, read_bytes, shorten, write_new
+from .notebook import html_table
 from .objective.pfl import Weights, pair_weights, term_of
 from .privacy.accounting import STEP, TAIL, LossDistribution
 from .privacy.scales import (
@@ -245,6 +247,40 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, k
         if not self.schema.sensitive:
             notes.append("no sensitive attribute: nothing about fairness is asked, chosen or reported")
         return notes
+
+    def to_frame(self) -> pl.DataFrame:
+        """A row for each table that is asked: its pair of columns, cells, noise and the term it serves."""
+        return pl.DataFrame(
+            [
+                {
+                    "first": table.pair[0],
+                    "second": table.pair[1],
+                    "cells": table.shape[0] * table.shape[1],
+                    "sigma": table.sigma,
+                    "term": term_of(self.schema, x, y) or "",
+                }
+                for table, (x, y) in zip(self.tables, self.layout.pairs, strict=True)
+            ]
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"Plan({self.schema.name}, epsilon={self.promise_epsilon}, delta={self.delta:g}, {len(self.tables)} tables, "
+            f"{self.digest[:12]})"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("promise", self.promise),
+            ("columns", ", ".join(self.schema.names)),
+            ("asked", f"{len(self.tables)} tables, {self.layout.cells} cells"),
+            (
+                "noise",
+                f"σ {self.sigmas.min():.3g} to {self.sigmas.max():.3g}, {self.calibration}, {self.allocation}",
+            ),
+            ("digest", self.digest[:12]),
+        ]
+        return html_table(rows, title=f"Plan for {self.schema.name}")
 
     def __str__(self) -> str:
         lines = [

@@ -17,10 +17,11 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from ..errors import BudgetExceeded, LedgerError
 from ..files import MAX_BYTES, discard, linked, shorten
+from ..notebook import html_table
 from ..privacy.scales import check_promise, gaussian_mu
 from ..privacy.subsampled import Steps
 from ..schema.frame import Format
@@ -29,6 +30,10 @@ from .balance import Balance, balance, cost, private_steps, squares
 from .entries import APPLICATION, VERSION, WITHOUT_TRAINING, Charge, Damaged, Entries, Kind, Trained
 
 _BUSY_SECONDS = 60.0
+
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 class Ledger:
@@ -83,6 +88,27 @@ class Ledger:
         with self._transaction() as db:
             entries = self._read(db)
         return balance(*entries.budget, entries)
+
+    def to_frame(self) -> pl.DataFrame:
+        """A row for each release that was charged, oldest first."""
+        import polars as pl
+
+        names = ("at", "client", "plan", "epsilon", "delta", "mu")
+        charges = self.history()
+        return pl.DataFrame({name: [getattr(charge, name) for charge in charges] for name in names})
+
+    def __repr__(self) -> str:
+        return f"Ledger({str(self.path)!r})"
+
+    def _repr_html_(self) -> str:
+        found = self.balance()
+        rows = [
+            ("allowed", f"ε {found.epsilon:g} at δ {found.delta:g}"),
+            ("spent", f"ε {found.spent:.4g} in {found.charges} releases and {found.rounds} private rounds"),
+            ("left", f"ε {found.remaining:.4g}"),
+            ("without noise", f"{found.open_rounds} rounds, {found.evaluations} evaluations"),
+        ]
+        return html_table(rows, title=f"Ledger {self.path.name}")
 
     def history(self) -> list[Charge]:
         """All charges, oldest first."""

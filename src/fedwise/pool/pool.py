@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from ..cache import Cache
 from ..errors import PoolError, nearest
 from ..estimation.estimates import Estimates
+from ..notebook import html_table, plot
 from ..owner.release import SUFFIX, Label, Release, label_of
 from ..planning import Plan
 from .intake import Intake
@@ -211,6 +214,38 @@ class Pool:
 
     def __len__(self) -> int:
         return len(self.clients)
+
+    def to_frame(self) -> pl.DataFrame:
+        """A row for each client: estimated records, and what the screen says of its release."""
+        from ..estimation import estimate
+
+        flags = {flag.client: flag.reason for flag in self.flags}
+        alerts = {alert.client: alert.reason for alert in self.alerts}
+        return pl.DataFrame(
+            {
+                "client": self.clients,
+                "records": estimate(self).totals.round(),
+                "flag": [flags.get(name) for name in self.clients],
+                "alert": [alerts.get(name) for name in self.clients],
+            },
+            schema={"client": pl.String, "records": pl.Float64, "flag": pl.String, "alert": pl.String},
+        )
+
+    def plot(self) -> Any:
+        """The terms of each client alone as an `altair.Chart`."""
+        return plot(self)
+
+    def _repr_html_(self) -> str:
+        shown = self.clients[:12]
+        more = f" and {len(self) - len(shown)} more" if len(self) > len(shown) else ""
+        rows = [
+            ("clients", f"{len(self)}: {', '.join(shown)}{more}"),
+            ("plan", repr(self.plan)),
+            ("privacy", self.label),
+            ("flagged", ", ".join(flag.client for flag in self.flags) or "none of those kept"),
+            ("unusual", ", ".join(sorted({alert.client for alert in self.alerts})) or "none"),
+        ]
+        return html_table(rows, title="Pool")
 
     def __repr__(self) -> str:
         least, most = self.epsilons.min(initial=np.inf), self.epsilons.max(initial=0.0)

@@ -14,6 +14,7 @@ from scipy import special
 
 from ..errors import FedwiseError, nearest
 from ..files import decode, read_bytes, write_new
+from ..notebook import html_table, plot
 from ..objective.metric import parse
 from .judging import GroupRates
 
@@ -194,6 +195,21 @@ class Rehearsed(msgspec.Struct, frozen=True, kw_only=True):
                 for point in zip(*one.curve.values(), strict=True)
             ]
         )
+
+    def plot(self) -> Any:
+        """The federation beside those it is compared with, as an `altair.Chart`."""
+        return plot(self)
+
+    def __repr__(self) -> str:
+        return f"Rehearsed({', '.join(self.federation.clients)}; {len(self.performances)} federations)"
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for name in self.headline():
+            figure = self.federation.figure(name)
+            known = UNKNOWN if math.isnan(figure.value) else f"{figure.value:.4f}"
+            rows.append((parse(name).label, known, f"{figure.low:.4f} to {figure.high:.4f}"))
+        return html_table(rows, head=("metric", "expected", "interval"), title=self.verdict())
 
     def __str__(self) -> str:
         lines = [f"federation   {', '.join(self.federation.clients)}", f"values with {INTERVAL}"]

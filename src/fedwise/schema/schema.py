@@ -57,6 +57,9 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     def __reduce__(self) -> tuple[Any, ...]:
         return Schema.parse, (self.to_toml(),)
 
+    def __repr__(self) -> str:
+        return f"Schema({self.name!r}, {len(self.columns)} columns, target {self.names[self.target]!r})"
+
     @property
     def names(self) -> tuple[str, ...]:
         """Variable names in order."""

@@ -8,9 +8,11 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import polars as pl
 
 from ..errors import FedwiseError
 from ..estimation.estimates import Estimates
+from ..notebook import html_table, plot
 from ..objective.pfl import Terms, terms
 from ..objective.weights import Weights
 from ..pool.pool import Pool
@@ -45,6 +47,21 @@ class Frontier(msgspec.Struct, frozen=True, kw_only=True):
         """Plain values, ready for JSON."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
         return plain
+
+    def to_frame(self) -> pl.DataFrame:
+        """A row for each size."""
+        return pl.DataFrame([{"k": p.k, "loss": p.loss, "clients": list(p.clients)} for p in self.points])
+
+    def plot(self) -> Any:
+        """The lowest loss of every size as an `altair.Chart`."""
+        return plot(self)
+
+    def __repr__(self) -> str:
+        return f"Frontier({len(self.points)} sizes, lowest loss {self.best.loss:.4f} at k = {self.best.k})"
+
+    def _repr_html_(self) -> str:
+        rows = [(p.k, f"{p.loss:.6f}", ", ".join(p.clients)) for p in self.points]
+        return html_table(rows, head=("k", "loss", "clients"))
 
     @property
     def best(self) -> Point:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import html
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+import polars as pl
 
 from .. import __version__
 from ..certificate import Certificate, members_changed
 from ..errors import FedwiseError
 from ..files import decode, read_bytes, write_new
+from ..notebook import html_table, plot
 from ..objective.pfl import Terms, Weights
 from .point import Point
 
@@ -264,13 +265,36 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     def __str__(self) -> str:
         return "\n".join(f"{label:<13}{text}" for label, text in self.rows())
 
+    def __repr__(self) -> str:
+        return f"Selection({', '.join(self.clients)}; loss {self.loss:.4f}, {self.status})"
+
     def _repr_html_(self) -> str:
-        body = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(label)}</th>"
-            f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
-            for label, text in self.rows()
+        return html_table(self.rows())
+
+    def to_frame(self) -> pl.DataFrame:
+        """A row for each member: what it does to the loss, and how often it is chosen when the noise is redrawn."""
+        parts = {part.client: part for part in self.contributions}
+        return pl.DataFrame(
+            [
+                {
+                    "client": client,
+                    "leave_one_out": parts[client].leave_one_out if client in parts else None,
+                    "shapley": parts[client].shapley if client in parts else None,
+                    "chosen_again": self.frequency.get(client, 0.0) if self.frequency else None,
+                }
+                for client in self.clients
+            ],
+            schema={
+                "client": pl.String,
+                "leave_one_out": pl.Float64,
+                "shapley": pl.Float64,
+                "chosen_again": pl.Float64,
+            },
         )
-        return f"<table>{body}</table>"
+
+    def plot(self) -> Any:
+        """What each member brings, or the loss by size, as an `altair.Chart`."""
+        return plot(self)
 
 
 def _plus_minus(error: float | None) -> str:

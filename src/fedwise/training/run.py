@@ -16,7 +16,6 @@ first to go: a directory without it holds no run, whatever else a stopped proces
 from __future__ import annotations
 
 import hashlib
-import html
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,6 +28,7 @@ import polars as pl
 
 from ..errors import DataError, FedwiseError, MissingExtra
 from ..files import decode, read_bytes, write_new
+from ..notebook import html_table, plot
 from ..schema.schema import Schema
 from .accounting import Cost, decode_costs, encode_costs
 from .encoding import Encoder, Rows
@@ -247,12 +247,11 @@ class Run:
         return f"Run({str(self.path)!r})"
 
     def _repr_html_(self) -> str:
-        body = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(label)}</th>"
-            f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
-            for label, text in self._lines()
-        )
-        return f"<table>{body}</table>"
+        return html_table(self._lines())
+
+    def plot(self) -> Any:
+        """AUC over the rounds as an `altair.Chart`."""
+        return plot(self)
 
     def _lines(self) -> list[tuple[str, str]]:
         config, final = self.manifest.config, self.final()
