@@ -265,8 +265,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, k
 
     def __repr__(self) -> str:
         return (
-            f"Plan({self.schema.name}, epsilon={self.promise_epsilon}, delta={self.delta:g}, {len(self.tables)} tables, "
-            f"{self.digest[:12]})"
+            f"Plan({self.schema.name}, epsilon={self.promise_epsilon}, delta={self.delta:g}, "
+            f"{len(self.tables)} tables, {self.digest[:12]})"
         )
 
     def _repr_html_(self) -> str:

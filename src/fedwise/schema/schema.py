@@ -58,7 +58,8 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         return Schema.parse, (self.to_toml(),)
 
     def __repr__(self) -> str:
-        return f"Schema({self.name!r}, {len(self.columns)} columns, target {self.names[self.target]!r})"
+        targets = ", ".join(self.names[i] for i in self.targets)
+        return f"Schema({self.name!r}, {len(self.columns)} columns, target {targets})"
 
     @property
     def names(self) -> tuple[str, ...]:

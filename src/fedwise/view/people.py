@@ -69,6 +69,8 @@ def _counts(
     """Estimated records of each group; and of each group those with a positive label, and all that have a label."""
     layout, schema = estimates.layout, estimates.schema
     records = np.maximum(estimates.marginals[clients, layout.marginal(attribute)].sum(axis=0), 0.0)
+    if len(schema.targets) != 1:
+        return records, None
     target = schema.columns[schema.target]
     if target.size - target.has_other != 2:
         return records, None  # there is no positive label

@@ -59,7 +59,9 @@ def subject_of(
     return Subject(
         known=found is not None,
         task=found.name if found is not None else "",
-        target=target_text(found.columns[found.target]) if found is not None else NOT_CHECKED,
+        target="; ".join(target_text(found.columns[i]) for i in found.targets)
+        if found is not None
+        else NOT_CHECKED,
         filters=list(found.where) if found is not None else [],
         features=[_line(found.columns[i]) for i in found.features] if found is not None else [],
         sensitive=[_line(found.columns[i]) for i in found.sensitive] if found is not None else [],
