@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dirty_tables
+import broken_tables
 from claims import examine
 from comparisons import FREE, KINDS, TITLES, Evidence, adjusted, load
 from findings import CHOSEN, SIMPLE, present
@@ -39,7 +39,7 @@ def render(results: Results) -> list[str]:
     """All tables of the evidence, the main model first."""
     main = load(results)
     if main is None:
-        return [dirty_tables.render(results), _null(results)]
+        return [broken_tables.render(results), _null(results)]
     found = [load(results, model=model) for model in sorted(MODELS, key=lambda name: name != main.model)]
     both = [one for one in found if one is not None]
     return [
@@ -48,7 +48,7 @@ def render(results: Results) -> list[str]:
         _matched(both),
         _settings(both),
         _fronts(both),
-        dirty_tables.render(results),
+        broken_tables.render(results),
         _null(results),
     ]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import dirty_tables
+import broken_tables
 import findings
 import instruments
 import prose
@@ -30,7 +30,7 @@ def render(results: Results, figures: Sequence[str], folder: str) -> str:
         "## Why: label rates",
         *([prose.NOTHING] if evidence is None else _evidence(results, evidence, figures, folder)),
         prose.purpose(results, evidence),
-        dirty_tables.short(results),
+        broken_tables.short(results),
         instruments.render(results),
         prose.bearing(evidence),
         prose.protocol(evidence, folder),

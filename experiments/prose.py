@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import dirty_tables
+import broken_tables
 import numpy as np
 import polars as pl
 from comparisons import TITLES, Evidence, load
@@ -64,7 +64,7 @@ def beaten_post(evidence: Evidence) -> tuple[int, int]:
 def beaten_dirty(results: Results) -> tuple[int, int]:
     """The same in pools with broken data, with post-processing on both sides."""
     made = [
-        one for evidence in dirty_tables.by_dirt(results).values() for one in dirty_tables.mended(evidence)
+        one for evidence in broken_tables.by_dirt(results).values() for one in broken_tables.mended(evidence)
     ]
     return sum(one.won for one in made), len(made)
 
@@ -172,10 +172,10 @@ def rows_share(evidence: Evidence, task: str) -> float:
 
 
 def _dirty(results: Results) -> list[str]:
-    if "dirty" not in results.tables:
+    if "broken" not in results.tables:
         return []
     won, made = beaten_dirty(results)
-    worst = results.tables["dirty"].filter(pl.col("kind") == "pfl")["auc"].min()
+    worst = results.tables["broken"].filter(pl.col("kind") == "pfl")["auc"].min()
     return [
         "- **Dirty pools, with care.** Below, three in ten clients hold broken data (logistic regression; EOD after "
         f"true positive rates were equalised on both sides). In {won} of {made} cases chosen clients had a smaller EOD "
@@ -222,6 +222,6 @@ def protocol(evidence: Evidence | None, folder: str) -> str:
         "4,000 rows per client on average and are tested on the same 30,000 held-out rows of *all* clients. Network: "
         "MLP 32-32-32, FedAvg, Adam 1e-3, 20 rounds; logistic regression is in the tables. Rounds, strategies and "
         "samplers are from the runs of version 0.1.0: 24 and 8 random federations a task, one split, Adam 1e-4, 50 "
-        "rounds. To run again: `experiments/evidence.py`, `experiments/null.py`, `experiments/dirty.py`, "
+        "rounds. To run again: `experiments/evidence.py`, `experiments/null.py`, `experiments/broken.py`, "
         "`experiments/figures.py`."
     )

@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "fedwise"
 #: Where a module is not called as its distribution.
-DISTRIBUTION = {"sklearn": "scikit-learn", "vl_convert": "vl-convert-python"}
+DISTRIBUTION = {"ot": "pot", "sklearn": "scikit-learn", "vl_convert": "vl-convert-python"}
 #: Extras whose packages a room may import, besides the core's.
 EXTRAS = {
     "features": ("train",),

@@ -1,69 +1,115 @@
-"""Dirty pools: dirt does what it says, to tables and training rows alike, and what the loss can see of it."""
+"""Dirty pools: kinds do what they say, what is left out is what the search leaves out, contrasts by hand."""
 
 from __future__ import annotations
 
-import census
-import dirty
+from pathlib import Path
+
+import dirt
+import dirty_contrasts
+import dirty_page
 import numpy as np
+import polars as pl
 import pytest
+from dirty_training import ROUNDS, Arena, Choice, K
+from quality import pool_of
+from spoilt import Case, World
 
-import fedwise as fw
-from fedwise.objective.pfl import terms
+from fedwise.data import synthetic
+from fedwise.planning import plan
+from fedwise.search.constraints import Constraints
+from fedwise.search.seats import seat
 
-pytest.importorskip("fairlearn", reason="needs fairlearn")
+SCHEMA = synthetic.schema()
 
 
 @pytest.fixture(scope="module")
-def client() -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # type: ignore[type-arg]
-    rng = np.random.default_rng(0)
-    return rng.integers(0, 4, (2000, 3)), rng.integers(0, 2, 2000), rng.integers(0, 2, 2000)
+def world() -> World:
+    codes = {name: SCHEMA.encode(rows) for name, rows in synthetic.states(seed=0, scale=0.05).items()}
+    kept = dict(list(codes.items())[:16])
+    return World(SCHEMA, {n: c[:, ::2] for n, c in kept.items()}, {n: c[:, 1::2] for n, c in kept.items()})
 
 
-def test_labels_are_inverted_or_shuffled(client: tuple) -> None:  # type: ignore[type-arg]
-    x, y, s = client
-    assert (dirty.flipped(x, y, s, np.random.default_rng(1))[1] == 1 - y).all()
-    mixed = dirty.shuffled(x, y, s, np.random.default_rng(1))[1]
-    assert mixed.sum() == y.sum()
-    assert abs(np.corrcoef(mixed, y)[0, 1]) < 0.1
+def _spoilt(world: World, kind: str, severity: str) -> tuple[np.ndarray, np.ndarray]:
+    made = dirt.spoil(world.codes, ["CA"], SCHEMA, kind=kind, severity=severity, seed=0)  # type: ignore[arg-type]
+    for name in world.clients:
+        assert (made[name] is world.codes[name]) == (name != "CA")
+    return world.codes["CA"], made["CA"]
 
 
-def test_positives_of_one_group_are_erased(client: tuple) -> None:  # type: ignore[type-arg]
-    x, y, s = client
-    left = dirty.erased(x, y, s, np.random.default_rng(1))[1]
-    assert (left[s == 0] == y[s == 0]).all()
-    assert left[s == 1].sum() == pytest.approx(0.3 * y[s == 1].sum(), rel=0.15)
-    assert (left <= y).all()
+def test_kinds_do_what_they_say(world: World) -> None:
+    target, sex = SCHEMA.target, SCHEMA.sensitive[0]
+    own, made = _spoilt(world, "flipped labels", "medium")
+    assert np.mean(made[target] != own[target]) == pytest.approx(0.25, abs=0.03)
+    own, made = _spoilt(world, "random labels", "heavy")
+    assert np.mean(made[target] != own[target]) == pytest.approx(0.35, abs=0.03)
+    own, made = _spoilt(world, "biased labels", "medium")
+    women = own[sex] == 1
+    assert (made[target][~women] == own[target][~women]).all()
+    assert made[target][women].sum() == pytest.approx(0.4 * own[target][women].sum(), rel=0.2)
+    own, made = _spoilt(world, "shuffled features", "heavy")
+    for feature in SCHEMA.features:
+        assert sorted(made[feature]) == sorted(own[feature])
+    assert (made[target] == own[target]).all()
+    own, made = _spoilt(world, "repeated rows", "heavy")
+    assert made.shape == own.shape
+    assert len(np.unique(made, axis=1).T) <= 50
+    own, made = _spoilt(world, "swapped columns", "medium")
+    changed = [v for v in range(len(own)) if not np.array_equal(own[v], made[v])]
+    assert len(changed) == 4
+    assert (made.max(axis=1) < np.array(SCHEMA.sizes)).all()
+    own, made = _spoilt(world, "another's rows", "heavy")
+    assert made.shape == own.shape
+    assert not np.array_equal(own, made)
+    _spoilt(world, "mixture", "light")
 
 
-def test_features_are_shuffled_one_by_one(client: tuple) -> None:  # type: ignore[type-arg]
-    x, y, s = client
-    mixed = dirty.scrambled(np.stack([x[:, 0], x[:, 0]], axis=1), y, s, np.random.default_rng(1))[0]
-    assert (np.sort(mixed, axis=0) == np.sort(x[:, [0, 0]], axis=0)).all()
-    assert abs(np.corrcoef(mixed.T)[0, 1]) < 0.1
+def test_who_is_left_out_is_who_the_search_leaves_out(world: World) -> None:
+    case = Case.make(world, kind="random labels", severity="heavy", share=0.3, seed=1)
+    assert len(case.dirty) == 5
+    pool = pool_of(plan(SCHEMA, 20.0), case.world.exact, 0)
+    choice = Choice.of(pool)
+    rules, _ = seat(Constraints(exclude_suspect=True), pool, K)
+    assert choice.left_out
+    assert set(choice.left_out) == set(rules.exclude)
+    assert len(choice.choose(exclude=choice.left_out)) == K
 
 
-def test_choosing_avoids_shuffled_labels() -> None:
-    pytest.importorskip("safetensors", reason="needs the train extra")
-    rows = dirty.evaluate(
-        "synthetic", "labels shuffled", 0, draws=1, random=3, k=3, mean_rows=300, test_rows=2000, states=12
-    )
-    by_kind = {row["kind"]: row for row in rows}
-    assert by_kind["all"]["dirty"] == pytest.approx(4 / 12)
-    assert by_kind["clean"]["dirty"] == 0
-    assert by_kind["pfl"]["dirty"] == 0
-    assert by_kind["clean"]["loss"] < by_kind["all"]["loss"]  # type: ignore[operator]
-    assert by_kind["all"]["auc"] == by_kind["all_threshold_optimizer_tpr"]["auc"]
-    assert {row["draw"] for row in rows if row["kind"] == "random"} == {0, 1, 2}
+def test_clean_clients_train_better_models(world: World) -> None:
+    case = Case.make(world, kind="flipped labels", severity="heavy", share=0.5, seed=1)
+    arena = Arena.of(case, seed=0, mean_rows=300)
+    clean = [client for client in world.clients if client not in case.dirty]
+    good, bad = (arena.judge(arena.fit(members)) for members in (clean, case.dirty))
+    assert good["auc"] > bad["auc"] + 0.02
+    assert ROUNDS > 1
+    assert arena.judge(arena.fit(clean, "fltrust"))["auc"] > 0.6
 
 
-def test_loss_cannot_tell_an_inverted_label() -> None:
-    """Mutual information is the same after the labels of *all* members are inverted: a limit, not a defect."""
-    clean = census.load("synthetic", mean_rows=300, test_rows=2000, states=4).sex
-    frames = census.training_frames("synthetic", states=4)
-    rng = np.random.default_rng(0)
-    losses = []
-    for who in (set(), set(clean.clients), {clean.clients[0]}):
-        tabled = dirty.with_dirt(frames, clean, who, dirty.flipped, rng)
-        losses.append(terms(tabled.truth(), [0, 1, 2, 3]).loss(fw.Weights()))
-    assert losses[1] == pytest.approx(losses[0])
-    assert losses[2] > losses[0]
+def test_contrasts_by_hand(tmp_path: Path) -> None:
+    rows = []
+    for seed, (own, other) in enumerate([(0.8, 0.7), (0.9, 0.7), (0.85, 0.75)]):
+        cell = {
+            "task": "income2018",
+            "kind": "biased labels",
+            "severity": "medium",
+            "share": 0.3,
+            "epsilon": 1.0,
+        }
+        for way, value in (
+            ("chosen, quality", own),
+            ("all", other),
+            ("all, krum", 0.2),
+            ("all, median", 0.5),
+        ):
+            rows.append({**cell, "seed": seed, "way": way, "auc": value})
+    trained = pl.DataFrame(rows)
+    found = dirty_contrasts.contrast(trained, "income2018", "all", "auc", larger=True)
+    assert found.interval.value == pytest.approx(0.4 / 3)
+    half = 4.302653 * np.std([0.1, 0.2, 0.1], ddof=1) / 3**0.5
+    assert found.interval.low == pytest.approx(0.4 / 3 - half, abs=1e-6)
+    assert found.verdict == "tie"
+    assert dirty_contrasts.robust_best(trained, "auc", larger=True) == ("median", 0.5)
+    assert dirty_contrasts.robust_best(trained, "auc", larger=False) == ("krum", pytest.approx(0.2))
+    rule = dirty_contrasts.contrast(trained, "income2018", "robust", "auc", larger=True)
+    assert (rule.other, rule.verdict) == ("all, median", "win")
+    dirty_page.write(tmp_path)
+    assert (tmp_path / "dirty.md").read_text().startswith("# Dirty pools")

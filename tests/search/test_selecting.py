@@ -125,7 +125,7 @@ def test_undominated(points, front):
 MAY_IMPORT = {
     "objective": {"schema"},
     "estimation": {"schema", "objective", "planning"},
-    "pool": {"schema", "objective", "planning", "owner", "estimation"},
+    "pool": {"schema", "privacy", "objective", "planning", "owner", "estimation"},
     "search": {"schema", "objective", "planning", "estimation", "pool", "certificate", "bounds"},
 }
 

@@ -42,7 +42,7 @@ SCALES = {
     "repeated": (1.2, 2.5),
 }
 #: Honest clients vary at least this much, however alike a few of them look.
-_LEAST_SPREAD = 0.03
+_LEAST_SPREAD = 0.04
 _ROUNDS = 4
 
 #: The effects whose power is stated: random labels, shuffled features, points of rate, copies of each record.
@@ -262,7 +262,7 @@ def _bias(shares: Shares, schema: Schema, attribute: int, label: _Distance, insi
             one.variance + np.where(trust > 0, label.noise, 0.0) * (trust * one.expected) ** 2,
             inside,
             scale=SCALES["label_bias"],
-            least=_LEAST_SPREAD / 3,
+            least=_LEAST_SPREAD / 4,
         )
         for one in looked
     ]

@@ -12,7 +12,7 @@ from writing import table
 
 def by_dirt(results: Results) -> dict[str, Evidence]:
     """The evidence of each kind of dirt."""
-    found = results.tables.get("dirty")
+    found = results.tables.get("broken")
     if found is None:
         return {}
     named = found.rename({"eod:SEX@rate": "eod@rate", "spd:SEX@rate": "spd@rate"}).with_columns(
@@ -91,6 +91,6 @@ def render(results: Results) -> str:
         "## Dirty pools\n\n"
         "Logistic regression, k = 5, ε = 1, least loss; three splits with three draws of the noise each, 30 random "
         "federations. In 30% of the clients, drawn at random, tables and training rows are broken; the rows tested on "
-        "are not. Gaps at matched rates (`experiments/dirty.py`, with the estimates of 0.1.0).\n\n"
+        "are not. Gaps at matched rates (`experiments/broken.py`, with the estimates of 0.1.0).\n\n"
         + table(columns, rows)
     )
