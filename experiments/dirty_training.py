@@ -114,7 +114,7 @@ class Choice:
         suspects = [name for name, card in self.cards.items() if card.suspect]
         doubtful = [
             name
-            for name, card in sorted(self.cards.items(), key=lambda pair: pair[1].p)
+            for name, card in sorted(self.cards.items(), key=lambda pair: pair[1].doubt)
             if card.doubtful and not card.suspect
         ]
         return [*suspects, *doubtful[: max(len(self.pool) - len(suspects) - K, 0)]]

@@ -91,8 +91,8 @@ def test_spoilt_clients_are_found(how: object, kind: str, found: float, doubted:
     doubtful = {name for name, card in cards.items() if card.doubtful}
     assert suspects <= doubtful
     assert len(doubtful & dirty) >= doubted * len(dirty)
-    # One honest client in ten, by chance: of 35, ten or more in doubt come once in 1,000 pools.
-    assert len(doubtful - dirty) <= 9
+    # Nominally 15%: of 35 honest clients, 13 or more in doubt come once in 1,000 pools.
+    assert len(doubtful - dirty) <= 12
     # All of these are worse than the effect whose power is stated, but for 200 rows repeated.
     promised = {name for name in dirty if entry(cards[name], kind).telling}  # type: ignore[attr-defined]
     assert len(promised & suspects) >= 0.8 * len(promised) or kind == "repeated"
@@ -124,13 +124,13 @@ def test_repeated_rows_are_found_and_counted_with_little_noise() -> None:
     assert sum(cards[name].suspect for name in large) >= 0.6 * len(large)
 
 
-def test_honest_pools_have_no_suspects_and_one_doubtful_client_in_ten() -> None:
-    """Six pools at the nominal rates: two with a suspect come once in 700, 60 of 300 in doubt never."""
+def test_honest_pools_have_no_suspects_and_few_doubtful_clients() -> None:
+    """Six pools at the nominal rates: two with a suspect come once in 700, 75 of 300 in doubt never."""
     pools = [quality(noisy(people(0.1, data), seed)) for data in range(2) for seed in range(3)]
     assert sum(any(card.suspect for card in cards.values()) for cards in pools) <= 1
     doubtful = [card.doubtful for cards in pools for card in cards.values()]
     assert len(doubtful) == 300
-    assert 3 <= sum(doubtful) <= 60
+    assert 3 <= sum(doubtful) <= 75
 
 
 def test_score_is_one_number_for_all_entries() -> None:
@@ -139,7 +139,8 @@ def test_score_is_one_number_for_all_entries() -> None:
         assert len(judged) == 4
         assert card.p == pytest.approx(min(1.0, 4 * min(judged)))
         assert card.score == pytest.approx(-np.log10(card.p))
-        assert card.doubtful == (card.suspect or card.p <= CLIENT_FALSE_DOUBT)
+        assert card.doubt >= card.p
+        assert card.doubtful == (card.suspect or card.doubt <= CLIENT_FALSE_DOUBT)
 
 
 def test_facts_accuse_nobody() -> None:

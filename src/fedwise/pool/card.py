@@ -26,7 +26,7 @@ from .symptoms import EFFECTS, FREEDOM, Symptom, symptoms
 POOL_FALSE_ALARM = 0.01
 #: Nominal chance that an honest client is in doubt: a lower bar than a suspect's, for those who choose a few of many
 #: and lose little by leaving out somebody honest.
-CLIENT_FALSE_DOUBT = 0.1
+CLIENT_FALSE_DOUBT = 0.15
 #: Power below which nothing found means nothing.
 ENOUGH_POWER = 0.8
 #: What each entry looks for, at the size whose power is stated.
@@ -69,6 +69,8 @@ class Entry:
         What limits the power: ``noise`` or ``differences``.
     details
         The features, or the group, it is about.
+    narrows
+        Of a bias: whether the difference between the groups is smaller here than in the pool.
     """
 
     kind: str
@@ -81,6 +83,7 @@ class Entry:
     suspect: bool
     limited: str
     details: tuple[str, ...] = ()
+    narrows: bool = False
 
     @property
     def stated(self) -> str:
@@ -162,9 +165,18 @@ class Card:
         return -float(np.log10(max(self.p, 1e-300)))
 
     @property
+    def doubt(self) -> float:
+        """As `p`, without a bias that makes the difference between groups smaller than the pool's.
+
+        A place where the groups are more alike than elsewhere is what a search for fair federations looks for.
+        """
+        found = [1.0 if entry.narrows else entry.p for entry in self.entries if entry.accuses]
+        return min(1.0, len(found) * min(found)) if found else 1.0
+
+    @property
     def doubtful(self) -> bool:
-        """Whether p is at most `CLIENT_FALSE_DOUBT`; every suspect is doubtful."""
-        return self.suspect or self.p <= CLIENT_FALSE_DOUBT
+        """Whether `doubt` is at most `CLIENT_FALSE_DOUBT`; every suspect is doubtful."""
+        return self.suspect or self.doubt <= CLIENT_FALSE_DOUBT
 
 
 def quality(pool: Pool) -> dict[str, Card]:
@@ -249,6 +261,7 @@ def _entry(symptom: Symptom, i: int, *, suspect: bool, known: bool, tests: int) 
         suspect,
         "noise" if symptom.noisy[i] or not known else "differences",
         symptom.details[i],
+        bool(symptom.narrows[i]),
     )
 
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from scipy import special
 
 from ..schema.schema import Schema
-from .attenuation import OUTSIDE, Mask, Shares, combined, compare_table, middle_and_spread
+from .attenuation import OUTSIDE, Mask, Shares, combined, compare_table, middle_and_spread, weighted_median
 from .disparity import disparities
 
 Floats = npt.NDArray[np.float64]
@@ -39,7 +39,7 @@ SCALES = {
     "label_bias": (1.0, 1.15),
     "feature_noise": (1.1, 1.1),
     "one_feature": (1.0, 1.0),
-    "repeated": (1.2, 2.5),
+    "repeated": (1.2, 1.8),
 }
 #: Honest clients vary at least this much, however alike a few of them look.
 _LEAST_SPREAD = 0.04
@@ -69,6 +69,8 @@ class Symptom:
         What in particular, for each client: features, or the group.
     plain
         Shape (clients,): the distance without `SCALES`, which tells who is near the middle.
+    narrows
+        Shape (clients,): of a bias, whether it makes the difference between the groups smaller than the pool's.
     tests
         Questions that p is corrected for.
     """
@@ -83,6 +85,7 @@ class Symptom:
     noisy: Mask
     details: tuple[tuple[str, ...], ...]
     plain: Floats
+    narrows: Mask
     tests: int = 1
 
 
@@ -226,6 +229,7 @@ def _attenuated(
         distance.noisy,
         details,
         distance.plain,
+        np.zeros(len(distance.plain), dtype=np.bool_),
         tests,
     )
 
@@ -286,6 +290,7 @@ def _bias(shares: Shares, schema: Schema, attribute: int, label: _Distance, insi
             > pick([0 * d.noise + d.spread for d in distances]),
             tuple((labels[looked[k].group],) for k in worst),
             pick([distance.plain for distance in distances]),
+            z * pick([0 * one.found + np.median(one.found[inside]) for one in looked]) < 0,
             2 * len(looked),
         )
     ]
@@ -305,12 +310,15 @@ def _repeated(shares: Shares, measured: _Measured, inside: Mask) -> Symptom | No
     honest = np.maximum(middle, 0.0) + np.sqrt(np.pi / 2 / inside.sum()) * deviation
     times = kappa / (one + honest)
     relative = noise / (one + honest) ** 2
-    # The median of tables is about as exact as their mean with π/2 of its variance.
-    ratio = np.maximum(np.median(times, axis=1), 0.0)
-    variance = np.pi / 2 / np.sum(1.0 / relative, axis=1)
+    # Tables count by their noise and by how much honest clients differ in them. The median of tables is about as exact
+    # as their mean with π/2 of its variance.
+    weight = 1.0 / (relative + 1.0)
+    weight /= weight.sum(axis=1, keepdims=True)
+    ratio = np.maximum(weighted_median(times, weight), 0.0)
+    variance = np.pi / 2 * np.sum(weight**2 * relative, axis=1)
     log, noise_of_log = np.log1p(ratio), variance / (1 + ratio) ** 2
-    distance = _Distance.of(log, noise_of_log, inside, scale=SCALES["repeated"], least=0.1)
-    copies = np.maximum(np.median((kappa - honest) / one, axis=1), 1.0)
+    distance = _Distance.of(log, noise_of_log, inside, scale=SCALES["repeated"], least=0.15)
+    copies = np.maximum(weighted_median((kappa - honest) / one, weight), 1.0)
     stated = np.log1p(np.median((EFFECTS["repeated"] * one + honest) / (one + honest), axis=1))
     value = shares.sizes / copies
     return Symptom(
@@ -324,4 +332,5 @@ def _repeated(shares: Shares, measured: _Measured, inside: Mask) -> Symptom | No
         distance.noisy,
         ((),) * len(inside),
         distance.plain,
+        np.zeros(len(inside), dtype=np.bool_),
     )

@@ -56,7 +56,7 @@ def seat(constraints: Constraints, pool: Pool | Estimates, most: int) -> tuple[C
         out = list(dict.fromkeys([*out, *suspects]))
         doubtful = [
             name
-            for name, card in sorted(cards.items(), key=lambda pair: pair[1].p)
+            for name, card in sorted(cards.items(), key=lambda pair: pair[1].doubt)
             if card.doubtful and name not in {*out, *constraints.include}
         ][: max(len(pool) - len(out) - most, 0)]
         out += doubtful
