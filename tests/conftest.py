@@ -47,9 +47,10 @@ rule = "INCOME > 50000"
 
 @pytest.fixture(autouse=True)
 def no_quick_rehearsal(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`fedwise select` rehearses its choice for some seconds; only tests marked ``rehearses`` pay for it."""
+    """`select` and `demo` rehearse their choice for some seconds; only tests marked ``rehearses`` pay for it."""
     if "rehearses" not in request.keywords:
         monkeypatch.setattr("fedwise.cli.select.rehearsed_quickly", lambda selection, *_, **__: selection)
+        monkeypatch.setattr("fedwise.cli.demo.rehearse_demo", lambda *_, **__: None)
 
 
 @pytest.fixture(scope="session")

@@ -27,6 +27,7 @@ def few_states(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(synthetic, "states", partial(synthetic.states, names=NAMES))
 
 
+@pytest.mark.rehearses
 def test_one_object_of_json_and_everything_on_disk(run: Run, tmp_path: Path) -> None:
     outcome = run(*SMALL, "--json")
     assert outcome.code == 0, outcome.err
@@ -35,6 +36,8 @@ def test_one_object_of_json_and_everything_on_disk(run: Run, tmp_path: Path) -> 
     selection = fw.Selection.load(tmp_path / "story" / "selection.json")
     assert found["clients"] == list(selection.clients)
     assert found["loss"] == selection.loss
+    assert str(found["rehearsal"]).startswith("Rehearsed beside 8 random federations of 2: ")
+    assert fw.Rehearsed.load(tmp_path / "story" / "rehearsal.json").federation.clients == selection.clients
     training = found["training"]
     assert isinstance(training, dict)
     assert training["chosen"]["federation"] == list(selection.clients)
@@ -60,7 +63,7 @@ def test_a_second_run_begins_anew_and_tells_what_is_left_out(
         "open the report",
     ):
         assert text in first.out
-    assert "5. " not in first.out
+    assert "6. " not in first.out
     assert first.err == ""
     before = fw.Pool.load(tmp_path / "story" / "releases")
     # Without the train extra training is left out and named; without the explore extra there is no page.
@@ -68,7 +71,7 @@ def test_a_second_run_begins_anew_and_tells_what_is_left_out(
         monkeypatch.setitem(sys.modules, name, None)
     second = run(*SMALL)
     assert second.code == 0, second.err
-    assert "5. training left out: it needs pip install 'fedwise[train]'" in second.out
+    assert "6. training left out: it needs pip install 'fedwise[train]'" in second.out
     assert "report" not in second.out
     after = fw.Pool.load(tmp_path / "story" / "releases")
     assert (after.matrix != before.matrix).any()

@@ -76,3 +76,13 @@ def test_a_run_directory_holds_one_question(pool, tmp_path: Path) -> None:
         rehearse(pool, ["c0"], QUICK, output=tmp_path / "file", **SMALL)
     with pytest.raises(TypeError, match="no keyword 'outputs'"):
         rehearse(pool, ["c0"], QUICK, outputs="x", **SMALL)  # type: ignore[call-arg]
+
+
+def test_a_report_reads_a_run_directory(pool, tmp_path: Path) -> None:
+    rehearse(pool, ["c0", "c1"], QUICK, output=tmp_path / "run", **SMALL)
+    made = fw.report(tmp_path / "run", releases=pool, frontier=False, forecast=False)
+    assert made.values.rehearsal is not None
+    assert made.values.rehearsal.same
+    chosen = fw.select(pool, 2, evidence="none")
+    rehearse(pool, chosen, QUICK, output=tmp_path / "chosen", **SMALL)
+    assert fw.Selection.load(tmp_path / "chosen" / "selection.json") == chosen

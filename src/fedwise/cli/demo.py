@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .console import JsonOption, SeedOption, note, print_json, print_table, progress, say
+from .inputs import bar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,10 +35,14 @@ def demo(
     epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="Privacy budget of each release.")] = 1.0,
     scale: Annotated[float, typer.Option("--scale", help="Share of the states' natural sizes.")] = 1.0,
     rounds: Annotated[int, typer.Option("--rounds", help="Training rounds; 0 leaves training out.")] = 5,
+    rehearsal: Annotated[
+        bool,
+        typer.Option("--rehearsal/--no-rehearsal", help="Rehearse the chosen federation (some seconds)."),
+    ] = True,
     seed: SeedOption = 0,
     json: JsonOption = False,
 ) -> None:
-    """Run the whole story on 50 synthetic states: plan, release, select, train, report.
+    """Run the whole story on 50 synthetic states: plan, release, select, rehearse, train, report.
 
     Example: fedwise demo
     """
@@ -49,6 +54,7 @@ def demo(
     schema, clients = _clients(output, scale, seed, tell)
     pool = _releases(output, schema, clients, epsilon, tell)
     selection = _select(output, pool, k, seed, tell)
+    verdict = rehearse_demo(output, pool, selection, seed, tell) if rehearsal else None
     outcome = _train(output, schema, clients, selection, rounds, seed, tell) if rounds > 0 else None
     report = _report(output, tell)
     seconds = time.perf_counter() - began
@@ -58,6 +64,7 @@ def demo(
                 "output": str(output),
                 "clients": selection.clients,
                 "loss": selection.loss,
+                "rehearsal": verdict,
                 "training": outcome,
                 "report": str(report) if report else None,
                 "seconds": seconds,
@@ -155,6 +162,24 @@ def _select(output: Path, pool: Pool, k: int, seed: int, tell: Tell) -> Selectio
     return selection
 
 
+def rehearse_demo(output: Path, pool: Pool, selection: Selection, seed: int, tell: Tell) -> str | None:
+    """A quick rehearsal of the chosen federation: its file for the report, and its verdict."""
+    from ..errors import MissingExtra
+    from ..rehearsal.quick import quick_rehearsal
+
+    try:
+        with bar("5. rehearsing", "AUC") as best:
+            found = quick_rehearsal(selection, pool, seed=seed, progress=best)
+    except (ImportError, MissingExtra):
+        tell("\n5. rehearsal left out: it needs pip install 'fedwise[train]'")
+        return None
+    if found is None:
+        return None
+    found.save(output / "rehearsal.json", force=True)
+    tell(f"\n5. rehearsed on artificial doubles of the states, before anyone trains: {found.verdict()}")
+    return found.verdict()
+
+
 def _train(
     output: Path,
     schema: Schema,
@@ -176,7 +201,7 @@ def _train(
 
         prepared = prepare(clients, schema)
     except (ImportError, MissingExtra):
-        tell("5. training left out: it needs pip install 'fedwise[train]'")
+        tell("6. training left out: it needs pip install 'fedwise[train]'")
         return None
     rng = np.random.default_rng(seed)
     federations = {"chosen": list(selection.clients)}
@@ -186,7 +211,7 @@ def _train(
     config = Config(rounds=rounds, seed=seed, replicates=100)
     work = jobs(federations, strategies=["fedavg"], samplers=["full"], seeds=[seed], config=config)
     with progress() as bar:
-        task = bar.add_task("5. training", total=len(work), best="")
+        task = bar.add_task("6. training", total=len(work), best="")
         table = train_jobs(
             prepared,
             work,
@@ -202,7 +227,7 @@ def _train(
         rows.append([label, ", ".join(members), *(f"{found[m]:.4f}" for m in _SHOWN)])
     if tell is say:
         print_table(
-            f"5. {rounds} rounds of FedAvg each, tested on the same held-out rows of all {len(clients)} states",
+            f"6. {rounds} rounds of FedAvg each, tested on the same held-out rows of all {len(clients)} states",
             ["federation", "clients", *_SHOWN.values()],
             rows,
             right=list(_SHOWN.values()),
@@ -217,5 +242,5 @@ def _report(output: Path, tell: Tell) -> Path | None:
         return None
     path = output / "report.html"
     build(output, path, force=True)
-    tell(f"6. report written to {path}")
+    tell(f"7. report written to {path}")
     return path

@@ -27,6 +27,7 @@ from .train import ClipOption, DeltaOption, EpsilonOption, SamplerOption, Sensit
 if TYPE_CHECKING:
     from ..pool.pool import Pool
     from ..rehearsal.performance import Performance, Rehearsed
+    from ..search.selection import Selection
 
 FederationOption = Annotated[
     str, typer.Option("--federation", help="A selection file, or clients: CA,NY. The first to compare.")
@@ -114,7 +115,7 @@ def rehearse(
         return
     with bar("rehearsing", "AUC") as best:
         found = run(
-            pool, read_federation(federation), training, random=random, alone=alone, stages=stages, records=records,
+            pool, read_selection(federation), training, random=random, alone=alone, stages=stages, records=records,
             target=names(target) or None, seed=seed, progress=best, output=None if alone_file else output, force=force,
         )  # fmt: skip
     if output is not None and alone_file:
@@ -150,10 +151,16 @@ def rehearse_own(
 
 def read_federation(text: str) -> list[str]:
     """Clients of a selection file, or the names themselves."""
+    found = read_selection(text)
+    return found if isinstance(found, list) else list(found.clients)
+
+
+def read_selection(text: str) -> Selection | list[str]:
+    """A selection file, or the names of clients."""
     from ..search.selection import Selection
 
     path = Path(text)
-    return list(Selection.load(path).clients) if path.suffix == ".json" else names(text)
+    return Selection.load(path) if path.suffix == ".json" else names(text)
 
 
 def show(found: Rehearsed) -> None:

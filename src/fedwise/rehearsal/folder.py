@@ -8,7 +8,7 @@ rehearsal.json    the answer, once all trainings are done
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,12 @@ import msgspec
 from ..errors import FedwiseError
 from ..estimation import Releases
 from ..files import write_new
+from ..search.selection import Selection
 from ..training.lock import alone
 from .performance import Rehearsed
 from .trainings import NAME
 
-ASKED, ANSWER = "asked.json", "rehearsal.json"
+ASKED, ANSWER, SELECTION = "asked.json", "rehearsal.json", "selection.json"
 
 
 class Folder:
@@ -62,9 +63,21 @@ class Folder:
                     "ask for the same, choose another with -o, or pass --force"
                 )
             (self.path / NAME).unlink(missing_ok=True)
+            (self.path / SELECTION).unlink(missing_ok=True)
         (self.path / ANSWER).unlink(missing_ok=True)
         write_new(path, told, force=True)
         write_new(self.path / "plan.json", pool.plan.encode(), force=True)
+
+    def keep_federation(self, federation: Selection | Sequence[str]) -> None:
+        """Write who is rehearsed, for the report; a selection that lies there already, of a run, stays."""
+        if self.path is None or (self.path / SELECTION).exists():
+            return
+        data = (
+            federation.encode()
+            if isinstance(federation, Selection)
+            else msgspec.json.encode({"clients": list(federation)}) + b"\n"
+        )
+        write_new(self.path / SELECTION, data)
 
     def finish(self, found: Rehearsed) -> None:
         """Write the answer."""

@@ -10,6 +10,7 @@ import msgspec
 from ..estimation import Releases
 from ..search.selection import Selection
 from ..training.settings import Training
+from .performance import Rehearsed
 from .summary import summary_of
 from .workflow import rehearse
 
@@ -26,6 +27,23 @@ def quick_settings(model: str = "mlp") -> Training:
     return Training(rounds=10, lr=3e-3, model=model)
 
 
+def quick_rehearsal(
+    selection: Selection,
+    pool: Releases,
+    *,
+    model: str = "mlp",
+    seed: int = 0,
+    progress: Callable[[int, int, float], None] | None = None,
+) -> Rehearsed | None:
+    """A selection beside random federations and all clients; ``None`` for a pool too large for a quick look."""
+    if pool.matrix.shape[1] > _MOST_CELLS:
+        return None
+    return rehearse(
+        pool, selection, quick_settings(model), random=RANDOM, everyone=len(pool.clients) <= _MOST_CLIENTS,
+        stages=STAGES, records=RECORDS, judged=JUDGED, seed=seed, progress=progress,
+    )  # fmt: skip
+
+
 def with_rehearsal(
     selection: Selection,
     pool: Releases,
@@ -39,12 +57,11 @@ def with_rehearsal(
     Doubles are cut short: the order of federations is what counts, and levels are not those of the real training.
     A selection that was rehearsed already, and a pool too large for a quick look, are left as they are.
     """
-    if selection.rehearsal is not None or pool.matrix.shape[1] > _MOST_CELLS:
+    if selection.rehearsal is not None:
         return selection
     began = time.perf_counter()
-    found = rehearse(
-        pool, selection, quick_settings(model), random=RANDOM, everyone=len(pool.clients) <= _MOST_CLIENTS,
-        stages=STAGES, records=RECORDS, judged=JUDGED, seed=seed, progress=progress,
-    )  # fmt: skip
+    found = quick_rehearsal(selection, pool, model=model, seed=seed, progress=progress)
+    if found is None:
+        return selection
     summary = summary_of(found, seconds=time.perf_counter() - began)
     return msgspec.structs.replace(selection, rehearsal=summary)

@@ -102,6 +102,7 @@ def rehearse(
     output = more.get("output")
     with Folder.opened(None if output is None else Path(output)) as folder:
         folder.begin(question, pool, force=more.get("force", False))
+        folder.keep_federation(federations if isinstance(federations, Selection) else asked[0].clients)
         trainings = Trainings(scenery, folder=folder.path)
         wanted = [one.clients for one in asked if one.role == "federation"]
         done = _Tally(len(asked) * stages, wanted, progress)

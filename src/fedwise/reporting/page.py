@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import MissingExtra
+from ..objective.metric import parse
 from ..view.charts import Spec
 from ..view.draw import both_widths
 from ..view.labels import RELEASES, SOURCES, STAMPS, TRAINING, TRAINING_STAMPS
@@ -118,6 +119,7 @@ def _render(template: str, v: ReportValues, specs: Mapping[str, Spec]) -> str:
         forecast_rows=_forecast_rows(v, labels),
         training_tables=[(part, _training_rows(v, part)) for part in _columns(labels)],
         training_charts=_training_charts(v),
+        rehearsal_rows=_rehearsal_rows(v, labels),
         rehearsal_stamp=(v.rehearsal.label if v.rehearsal and v.rehearsal.label != "private" else ""),
     )
     return text
@@ -184,3 +186,23 @@ def _forecast_rows(v: ReportValues, labels: Sequence[str]) -> list[tuple[str, fl
         for m in v.verdict.forecast
         if (m.metric, m.attribute) in reached
     ]
+
+
+def _rehearsal_rows(v: ReportValues, labels: Sequence[str]) -> list[tuple[str, float, str, float, str]]:
+    """What was rehearsed, its interval, and what the chosen federation reached when it was trained."""
+    if v.training is None or v.rehearsal is None or not v.rehearsal.same or not labels:
+        return []
+    reached = {(m.metric, m.attribute): m.value for m in v.training.final if m.label == labels[0]}
+    found = []
+    for row in v.rehearsal.rows:
+        metric = parse(row.metric)
+        value = reached.get((metric.column, metric.attribute))
+        if row.value is None or value is None:
+            continue
+        known = row.low is not None and row.high is not None
+        interval = f"{row.low:.4f} to {row.high:.4f}" if known else ""
+        inside = known and (row.low or 0.0) <= value <= (row.high or 0.0)
+        found.append(
+            (row.title, row.value, interval, value, ("inside" if inside else "outside") if known else "")
+        )
+    return found
