@@ -16,8 +16,9 @@ import fedwise as fw
 from conftest import SMALL
 from fedwise.data import schema as shipped
 from fedwise.errors import FedwiseError, PlanError
-from fedwise.planning import EXACT_BELOW, Request
+from fedwise.planning import Request
 from fedwise.privacy.accounting import LossDistribution, discrete_gaussian, gaussian_curve
+from fedwise.privacy.judgement import EXACT_BELOW
 from fedwise.privacy.scales import SLACK, SLACK_GROWTH, covering_mu, gaussian_delta
 
 TWO_SENSITIVE = SMALL + '\n[columns.RACE]\nrole = "sensitive"\nlevels = [1, 2, 3]\n'

@@ -15,6 +15,7 @@ from .owner.ledger import Ledger as Ledger
 from .owner.policy import Policy as Policy
 from .owner.release import Release as Release
 from .owner.release import release as release
+from .owner.shortlisted import Shortlist as Shortlist
 from .planning import Plan as Plan
 from .planning import plan as plan
 from .pool.card import Card as Card
@@ -36,6 +37,7 @@ from .search import Constraints as Constraints
 from .search import Exact as Exact
 from .search import Greedy as Greedy
 from .search import Selection as Selection
+from .search.elimination import shortlist as shortlist
 from .search.entry import select as select
 from .search.frontiers import frontier as frontier
 from .search.frontiers import pareto as pareto

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from functools import cached_property, lru_cache
-from itertools import combinations
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Literal, cast
 
@@ -19,17 +20,9 @@ from .errors import PlanError
 from .files import decode, read_bytes, shorten, write_new
 from .notebook import html_table
 from .objective.pfl import Weights, pair_weights, term_of
-from .privacy.accounting import STEP, TAIL, LossDistribution
-from .privacy.scales import (
-    SLACK,
-    SLACK_GROWTH,
-    calibrate,
-    check_promise,
-    covers,
-    gaussian_delta,
-    keeps,
-    overstates,
-)
+from .privacy.judgement import fault, work
+from .privacy.scales import calibrate, check_promise, round_up
+from .privacy.staging import check_stages, stage_scales
 from .schema.frame import Format
 from .schema.layout import Layout
 from .schema.schema import Column, Role, Schema
@@ -37,13 +30,6 @@ from .schema.schema import Column, Role, Schema
 FORMAT: Literal["fedwise/plan/1"] = "fedwise/plan/1"
 #: More cells than this do not fit a release that people can read and servers can sum.
 MAX_CELLS = 2_000_000
-#: Plans of others are checked with the exact accountant of discrete noise where σ is below this. Tables above
-#: enter it together as one continuous Gaussian: their lattice no longer matters, and the accountant's arrays
-#: would grow with σ.
-EXACT_BELOW = 2000.0
-#: What the continuous Gaussian's μ is enlarged by, relatively, so that it is nowhere better than discrete noise
-#: of σ ≥ EXACT_BELOW. The true difference is about 1/(24σ²), 1e-8.
-LATTICE = 1e-6
 #: Bounds on σ that any promise within bounds respects; beyond them squares overflow.
 LEAST_SIGMA, MOST_SIGMA = 1e-3, 1e13
 #: Work of the exact accountant on a plan of others (numbers in its grid times distinct scales): about a second.
@@ -67,10 +53,19 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sigma: float
 
 
+class Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One stage of a plan: total ε after it, μ that covers all stages up to it, and its own noise by table."""
+
+    epsilon: float
+    mu: float
+    sigmas: tuple[float, ...]
+
+
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, kw_only=True):
     """Everything a client needs to decide and to answer: public, and bound by a digest.
 
-    Make one with `fedwise.plan`. ``print(plan)`` shows the promise and every table.
+    Make one with `fedwise.plan`. ``print(plan)`` shows the promise and every table. In a plan with stages the ε, μ and
+    scales are those of all stages together, and `stages` holds what each of them asks for.
     """
 
     format: Literal["fedwise/plan/1"] = FORMAT
@@ -84,6 +79,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, k
     weights: Weights
     tables: tuple[Request, ...]
     edition: int | msgspec.UnsetType = msgspec.UNSET
+    stages: tuple[Stage, ...] | msgspec.UnsetType = msgspec.UNSET  # not written where there is one stage only
     digest: str = ""
 
     @property
@@ -118,6 +114,30 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, k
         edition = msgspec.UNSET if number == 1 else number
         body = msgspec.structs.replace(self, edition=edition, digest="")
         return msgspec.structs.replace(body, digest=body.compute_digest())
+
+    @property
+    def staged(self) -> tuple[Stage, ...]:
+        """The stages; empty for a plan that is answered once."""
+        return () if self.stages is msgspec.UNSET else self.stages
+
+    def stage(self, number: int) -> Stage:
+        """What stage `number`, from 1, asks for; a plan without stages has one.
+
+        Raises
+        ------
+        PlanError
+            There is no such stage.
+        """
+        stages = self.staged or (Stage(self.epsilon, self.mu, tuple(self.sigmas.tolist())),)
+        if not 1 <= number <= len(stages):
+            how = f"has stages 1 to {len(stages)}" if self.staged else "has no stages"
+            raise PlanError(f"stage must be one of the plan's, got {number}; plan {self.digest[:12]} {how}")
+        return stages[number - 1]
+
+    def charge(self, number: int) -> float:
+        """μ that stage `number` adds to a ledger: the squares of all stages sum to the square of the total."""
+        total = self.stage(number).mu
+        return total if number == 1 else math.sqrt(total**2 - self.stage(number - 1).mu ** 2)
 
     @cached_property
     def layout(self) -> Layout:
@@ -162,12 +182,37 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, k
         if not self.tables or self.layout.cells > MAX_CELLS:
             raise PlanError(f"{where} must ask for between 1 and {MAX_CELLS} cells, got {self.layout.cells}")
         # A digest proves that nothing changed on the way, not that the maker was honest: check the promise.
-        if self.private and _work(self.sigmas) > MAX_WORK:
-            raise PlanError(f"{where} has too many or too different noise scales to check; do not answer it")
-        if self.private:
-            verdict = _judge(tuple(self.sigmas.tolist()), self.epsilon, self.delta, self.mu)
+        if self.staged:
+            self._verify_stages(where)
+        drawn: tuple[float, ...] = ()
+        for stage in self.staged or (self.stage(1),):
+            drawn += stage.sigmas
+            if self.private and work(np.array(drawn)) > MAX_WORK:
+                raise PlanError(
+                    f"{where} has too many or too different noise scales to check; do not answer it"
+                )
+            verdict = fault(drawn, stage.epsilon, self.delta, stage.mu) if self.private else None
             if verdict is not None:
                 raise PlanError(f"{where} {verdict}; do not answer it")
+
+    def _verify_stages(self, where: str) -> None:
+        """Refuse stages that contradict the plan they belong to."""
+        stages = self.staged
+        check_stages([stage.epsilon for stage in stages], self.delta)
+        noise = np.array([stage.sigmas for stage in stages if len(stage.sigmas) == len(self.tables)])
+        if len(noise) != len(stages) or not ((noise > LEAST_SIGMA) & (noise <= MOST_SIGMA)).all():
+            raise PlanError(
+                f"{where} has a stage whose noise scales do not fit its tables; ask for a new copy"
+            )
+        together = np.sum(noise**-2.0, axis=0) ** -0.5
+        last = (stages[-1].epsilon, stages[-1].mu)
+        growing = all(a.mu < b.mu for a, b in pairwise(stages))
+        if not (
+            np.allclose(together, self.sigmas, rtol=1e-5, atol=0)
+            and growing
+            and last == (self.epsilon, self.mu)
+        ):
+            raise PlanError(f"{where} has stages that do not sum to its promise; ask for a new copy")
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
@@ -205,7 +250,17 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, k
             f"Adding or removing any one record changes the probability of any outcome of this release by a factor "
             f"of at most e^{self.epsilon:g} = {math.exp(min(self.epsilon, 700)):.3g}, except with probability "
             f"{self.delta:g} (({self.epsilon:g}, {self.delta:g})-differential privacy, all {len(self.tables)} tables "
-            "together)."
+            f"together).{self._by_stage}"
+        )
+
+    @property
+    def _by_stage(self) -> str:
+        if not self.staged:
+            return ""
+        totals = ", ".join(f"{stage.epsilon:g}" for stage in self.staged)
+        return (
+            f" In {len(self.staged)} stages: the total epsilon after each is {totals}; only clients on a shortlist are "
+            "asked beyond the first."
         )
 
     def for_target(self, name: str | None) -> Plan:
@@ -299,51 +354,6 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, k
         return "\n".join(lines)
 
 
-def _fine(sigmas: npt.NDArray[np.float64]) -> float:
-    """μ of one continuous Gaussian that is nowhere better than all tables of σ ≥ `EXACT_BELOW` together."""
-    fine = sigmas[sigmas >= EXACT_BELOW]
-    return (1 + LATTICE) * math.sqrt(float(np.sum(fine**-2.0)))
-
-
-def _work(sigmas: npt.NDArray[np.float64]) -> float:
-    """Size of the exact accountant's task: numbers in its grid (`LossDistribution.of`) times distinct scales."""
-    scales, repeats = np.unique(sigmas[sigmas < EXACT_BELOW], return_counts=True)
-    if scales.size == 0:
-        return 0.0
-    rho = float(np.sum(repeats / (2 * scales**2))) + _fine(sigmas) ** 2 / 2
-    grid = 2 * math.sqrt(4 * rho * math.log(1 / TAIL)) * float(scales[-1]) / STEP
-    return grid * (scales.size + 4)  # 4: putting the grid in order and reading its curve
-
-
-@lru_cache(maxsize=64)
-def _judge(sigmas: tuple[float, ...], epsilon: float, delta: float, mu: float) -> str | None:
-    """What is wrong with the noise or the charge of a plan, or None.
-
-    Discrete Gaussian noise of these scales must keep the promise, all tables together, and `mu` must be what
-    it costs: less would let a ledger overspend, more would empty it for nothing. Cached: every release of a
-    pool carries the same plan.
-    """
-    too_little = "carries less noise than its promise needs"
-    too_low, too_high = "charges less than its noise costs", "charges more than its noise costs"
-    scales = np.array(sigmas)
-    spent = (1 + LATTICE) * math.sqrt(float(np.sum(scales**-2.0)))
-    if gaussian_delta(spent, epsilon) > delta:
-        return too_little
-    if not mu >= spent:
-        return too_low
-    coarse = scales[scales < EXACT_BELOW]
-    if coarse.size == 0:
-        # All tables are one Gaussian, and its own μ covers it.
-        return too_high if mu > (1 + SLACK * SLACK_GROWTH) * spent else None
-    losses = LossDistribution.of(coarse, gaussian=_fine(scales))
-    if not keeps(losses, epsilon, delta):
-        return too_little
-    # The tolerance is the rounding of another machine's Fourier transform.
-    if not covers(mu, losses, tolerance=1e-6):
-        return too_low
-    return too_high if overstates(mu, scales, losses) else None
-
-
 def plan(
     schema: Schema,
     epsilon: float = 1.0,
@@ -353,6 +363,7 @@ def plan(
     calibration: Calibration | str = "tight",
     allocation: Allocation | str = "weighted",
     edition: int = 1,
+    stages: Sequence[float] | None = None,
 ) -> Plan:
     """Ask for exactly the tables the objective uses, under one promise for all of them together.
 
@@ -370,6 +381,9 @@ def plan(
         ``weighted`` precision by weight and size of a table, or ``uniform``.
     edition
         1, or more to ask the same tables again of clients whose data changed.
+    stages
+        Total ε after each stage, growing, the last equal to `epsilon`: ``[0.1, 1.0]``. Everybody answers the first;
+        later ones are for the clients on a shortlist (`fedwise.shortlist`).
 
     Raises
     ------
@@ -389,9 +403,14 @@ def plan(
     layout = Layout(schema.names, schema.sizes, pairs)
     if layout.cells > MAX_CELLS:
         raise PlanError(f"plan must ask for at most {MAX_CELLS} cells, got {layout.cells}; use fewer levels")
-    sigmas, mu = calibrate(
-        epsilon, delta, shares(schema, layout, weights, allocation), calibration=calibration
-    )
+    cut = shares(schema, layout, weights, allocation)
+    made: tuple[Stage, ...] = ()
+    if stages is None:
+        sigmas, mu = calibrate(epsilon, delta, cut, calibration=calibration)
+    else:
+        made = _stages([float(total) for total in stages], epsilon, delta, cut, calibration)
+        precision = np.sum([np.array(stage.sigmas) ** -2.0 for stage in made], axis=0)
+        sigmas, mu = round_up(precision**-0.5), made[-1].mu
     unsigned = Plan(
         schema=schema,
         schema_digest=schema.digest,
@@ -405,5 +424,60 @@ def plan(
             Request(pair=(schema.names[x], schema.names[y]), shape=shape, sigma=float(sigma))
             for (x, y), shape, sigma in zip(layout.pairs, layout.shapes, sigmas, strict=True)
         ),
+        stages=made or msgspec.UNSET,
     )
     return unsigned.at_edition(edition)
+
+
+def _stages(
+    totals: list[float], epsilon: float, delta: float, cut: npt.NDArray[np.float64], calibration: str
+) -> tuple[Stage, ...]:
+    if calibration not in ("tight", "rdp"):
+        raise PlanError(f"calibration must be tight or rdp, got '{calibration}'")
+    if not totals or totals[-1] != epsilon:
+        last = f"{totals[-1]:g}" if totals else "none"
+        raise PlanError(
+            f"stages must end at the plan's epsilon {epsilon:g}, got {last}; pass epsilon={last}"
+            if totals
+            else "stages must be at least two totals of epsilon, got none; give [0.1, 1.0]"
+        )
+    noise = stage_scales(totals, delta, cut, calibration=calibration)
+    if work(np.concatenate([found.sigmas for found in noise])) > MAX_WORK:
+        raise PlanError(
+            f"stages must lie closer together, got totals from {totals[0]:g} to {epsilon:g}; raise the first one"
+        )
+    return tuple(
+        Stage(total, found.mu, tuple(found.sigmas.tolist()))
+        for total, found in zip(totals, noise, strict=True)
+    )
+
+
+def own_plan(asked: Plan, epsilon: float) -> Plan:
+    """The plan that an owner answers who allows less than `asked`: the same tables under a smaller promise.
+
+    Stages below `epsilon` stay as they are, and the last ends at it. A plan that asks for no more than `epsilon`
+    is returned as it is.
+
+    Raises
+    ------
+    PlanError
+        The promise means nothing, or `asked` has no privacy.
+    """
+    if not asked.private:
+        raise PlanError(
+            "epsilon must not be given for a plan without privacy; ask for a plan with a finite epsilon"
+        )
+    check_promise(epsilon, asked.delta)
+    if epsilon >= asked.epsilon:
+        return asked
+    totals = [stage.epsilon for stage in asked.staged if stage.epsilon < epsilon]
+    return plan(
+        asked.schema,
+        epsilon,
+        delta=asked.delta,
+        weights=asked.weights,
+        calibration=asked.calibration,
+        allocation=asked.allocation,
+        stages=[*totals, epsilon] if totals else None,
+        edition=asked.number,
+    )

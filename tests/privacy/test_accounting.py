@@ -10,13 +10,13 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy.optimize import brentq
 
-from fedwise.planning import EXACT_BELOW, LATTICE
 from fedwise.privacy.accounting import (
     LossDistribution,
     discrete_curve,
     discrete_gaussian,
     gaussian_curve,
 )
+from fedwise.privacy.judgement import EXACT_BELOW, LATTICE
 from fedwise.privacy.scales import gaussian_delta, gaussian_epsilon
 
 

@@ -17,6 +17,7 @@ from ..planning import Plan
 from ..schema.frame import FrameLike
 from .archive import Archive
 from .ledger import Ledger
+from .question import Question, check_order
 from .release import Release, check_client, check_consent, check_version, count_tables, draw
 from .tables import Tables
 
@@ -41,6 +42,8 @@ def answer(
     output: Path | None = None,
     force: bool = False,
     data_version: int | None = None,
+    stage: int = 1,
+    epsilon: float | None = None,
 ) -> Answer:
     """Answer a plan from private rows: charged, and never drawn twice.
 
@@ -65,6 +68,10 @@ def answer(
     data_version
         A number of the owner's own that grows when the data changes. A later edition of a plan that was
         answered before from data of this very version gets the same release again, at no charge.
+    stage
+        Which stage of a plan with stages is answered, from 1. The caller has checked the shortlist that asks for it.
+    epsilon
+        The owner's own total ε, where it allows less than the plan asks.
 
     Raises
     ------
@@ -76,10 +83,11 @@ def answer(
         The plan asks for more than the owner accepts, or the ledger has left. Nothing is charged.
     """
     check(plan, client=client, max_epsilon=max_epsilon, max_delta=max_delta)
+    question = Question.of(plan, stage=stage, epsilon=epsilon)
     if output is not None:
         refuse_existing(output, force=force, error=ReleaseError)
     check_version(data_version)
-    kept = _kept(plan, client, archive, data_version)
+    kept = _kept(question, client, archive, data_version)
     if kept is not None:
         opened, made, repeated = ledger(), kept, True
     else:
@@ -87,7 +95,7 @@ def answer(
         _check_room(plan, archive, output)
         opened = ledger()
         made, repeated = _draw_once(
-            plan, tables, client=client, ledger=opened, archive=archive, version=data_version
+            question, tables, client=client, ledger=opened, archive=archive, version=data_version
         )
     if output is not None:
         _hand_over(made, output, archive=archive, force=force)
@@ -143,23 +151,25 @@ def _check_room(plan: Plan, archive: Archive, output: Path | None) -> None:
         check_room(archive.directory, size, error=ReleaseError)
 
 
-def _kept(plan: Plan, client: str, archive: Archive, version: int | None) -> Release | None:
-    """The answer to this plan, or to an earlier edition of it from the same data."""
-    found = archive.find(plan, client)
-    if found is None and version is not None and plan.number > 1:
+def _kept(question: Question, client: str, archive: Archive, version: int | None) -> Release | None:
+    """The answer to this plan and stage, or to an earlier edition of the plan from the same data."""
+    plan = question.answered
+    found = archive.find(plan, client, question.stage)
+    if found is None and version is not None and plan.number > 1 and not plan.staged:
         return archive.unchanged(plan, client, version)
     return found
 
 
 def _draw_once(
-    plan: Plan, tables: Tables, *, client: str, ledger: Ledger, archive: Archive, version: int | None
+    question: Question, tables: Tables, *, client: str, ledger: Ledger, archive: Archive, version: int | None
 ) -> tuple[Release, bool]:
     """A new release, charged and kept, or the one that another process made meanwhile; whether it is that."""
     with archive.locked():
-        found = _kept(plan, client, archive, version)
+        found = _kept(question, client, archive, version)
         if found is not None:
             return found, True
-        made = draw(plan, tables, client=client, ledger=ledger, seed=None, version=version)
+        check_order(question, ledger, client=client)
+        made = draw(question, tables, client=client, ledger=ledger, seed=None, version=version)
         try:
             archive.keep(made)
         except ReleaseError as error:

@@ -33,11 +33,12 @@ class Archive:
         self.ledger = ledger
         self.directory = kept_folder(ledger)
 
-    def path(self, plan: Plan, client: str) -> Path:
-        """Where the answer of `client` to `plan` is kept."""
-        return self.directory / f"{client}-{plan.digest[:32]}{SUFFIX}"
+    def path(self, plan: Plan, client: str, stage: int = 1) -> Path:
+        """Where the answer of `client` to a stage of `plan` is kept."""
+        later = "" if stage == 1 else f"-{stage}"
+        return self.directory / f"{client}-{plan.digest[:32]}{later}{SUFFIX}"
 
-    def find(self, plan: Plan, client: str) -> Release | None:
+    def find(self, plan: Plan, client: str, stage: int = 1) -> Release | None:
         """The saved answer, or None. Nothing is created.
 
         Raises
@@ -45,12 +46,14 @@ class Archive:
         ReleaseError
             The file is damaged or answers something else. It is not replaced: somebody may hold a copy.
         """
-        path = self.path(plan, client)
+        path = self.path(plan, client, stage)
         _absent(self.directory.with_name(path.name))  # refuses an impossible name before the folder is there
         if _absent(path):
             return None
         found = Release.load(path)
-        if found.plan_digest != plan.digest or found.client != client or found.label != "private":
+        if (found.plan_digest, found.client, found.number) != (plan.digest, client, stage) or (
+            found.label != "private"
+        ):
             raise ReleaseError(
                 f"saved release '{path}' answers another plan or client; move it away on purpose"
             )
@@ -82,7 +85,7 @@ class Archive:
 
     def keep(self, release: Release) -> None:
         """Save a release before it leaves."""
-        release.save(self.path(release.plan, release.client), mode=_FILE)
+        release.save(self.path(release.plan, release.client, release.number), mode=_FILE)
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from itertools import pairwise
 
 import msgspec
 
@@ -46,8 +47,8 @@ def private_steps(entries: Entries) -> list[Steps]:
 def cost(entries: Entries, delta: float) -> float:
     """ε at `delta` of all charges together.
 
-    One release alone also costs no more than it promises: its μ must cover it at every δ, and may
-    therefore say a little more than its ε does at its own.
+    One release alone, or the stages of one plan, also cost no more than they promise: their μ must cover them
+    at every δ, and may therefore say a little more than their ε does at its own.
     """
     spent, steps = entries.spent, private_steps(entries)
     if steps:
@@ -55,9 +56,17 @@ def cost(entries: Entries, delta: float) -> float:
     if not spent:
         return 0.0
     together = gaussian_epsilon(math.sqrt(squares(entries)), delta)
-    if len(spent) == 1 and spent[0][2] <= delta:
-        return min(together, spent[0][1])
+    if _one_promise(entries) and spent[-1][2] <= delta:
+        return min(together, spent[-1][1])
     return together
+
+
+def _one_promise(entries: Entries) -> bool:
+    """Whether all charges are one release, or stages of one plan: their ε are totals, and grow."""
+    charges = entries.charges
+    return len({(c.client, c.plan) for c in charges}) == 1 and all(
+        a.epsilon < b.epsilon for a, b in pairwise(charges)
+    )
 
 
 def _remaining(entries: Entries, epsilon: float, delta: float) -> float:

@@ -17,6 +17,7 @@ from ..planning import Infinite, Plan
 from ..schema.frame import FrameLike
 from .ledger import Ledger
 from .noise import NoisyCounts, add_noise, add_simulated_noise, no_noise
+from .question import Question, check_order
 from .tables import Tables, count
 
 FORMAT: Literal["fedwise/release/1"] = "fedwise/release/1"
@@ -43,11 +44,19 @@ class NoisyTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     counts: list[int]
 
 
+class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The plan that an owner was asked, where it allowed less and answered with more noise."""
+
+    plan: str
+    epsilon: float
+
+
 class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What one client sends: noisy tables, the plan they answer, and nothing exact.
 
     `charged` is False where noise for a private plan was drawn without a ledger: nobody counts how often that
-    data set was released. Only then is it written to the file.
+    data set was released. Only then is it written to the file. `stage` is there in answers to a plan with stages,
+    whose `epsilon` is the total after it; `asked` where the owner allowed less than it was asked.
     """
 
     format: Literal["fedwise/release/1"] = FORMAT
@@ -61,6 +70,8 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     plan_digest: str
     schema_digest: str
     library: str
+    stage: int | msgspec.UnsetType = msgspec.UNSET
+    asked: Asked | msgspec.UnsetType = msgspec.UNSET
     tables: tuple[NoisyTable, ...]
     plan: Plan
 
@@ -68,6 +79,11 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     def counts(self) -> NoisyCounts:
         """All noisy counts as one flat vector in the plan's layout."""
         return NoisyCounts(np.array([c for table in self.tables for c in table.counts], dtype=np.int64))
+
+    @property
+    def number(self) -> int:
+        """The stage it answers, from 1."""
+        return 1 if self.stage is msgspec.UNSET else self.stage
 
     @property
     def sigmas(self) -> npt.NDArray[np.float64]:
@@ -90,8 +106,14 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         self.plan.verify(f"{where}: its plan")
         if self.plan_digest != self.plan.digest or self.schema_digest != self.plan.schema_digest:
             raise ReleaseError(f"{where} names another plan or schema than it holds; ask for a new copy")
-        if (self.epsilon, self.delta) != (self.plan.promise_epsilon, self.plan.delta):
+        stages = len(self.plan.staged)
+        if (self.stage is msgspec.UNSET) == (stages > 0) or not 1 <= self.number <= max(stages, 1):
+            raise ReleaseError(f"{where} states a stage that its plan does not have; ask for a new copy")
+        stage = self.plan.stage(self.number)
+        if (float(self.epsilon), self.delta) != (stage.epsilon, self.plan.delta):
             raise ReleaseError(f"{where} states another promise than its plan; ask for a new copy")
+        if self.asked is not msgspec.UNSET and not self.asked.epsilon > stage.epsilon:
+            raise ReleaseError(f"{where} says that its owner allowed less than asked, and states more")
         if self.private != self.plan.private:
             raise ReleaseError(f"{where} states the wrong privacy for its plan; ask for a new copy")
         check_version(self.version, where=where)
@@ -101,8 +123,8 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
             raise ReleaseError(
                 f"{where} holds {len(self.tables)} tables, its plan asks for {len(self.plan.tables)}"
             )
-        for table, asked in zip(self.tables, self.plan.tables, strict=True):
-            if (table.pair, table.shape, table.sigma) != (asked.pair, asked.shape, asked.sigma):
+        for table, asked, sigma in zip(self.tables, self.plan.tables, stage.sigmas, strict=True):
+            if (table.pair, table.shape, table.sigma) != (asked.pair, asked.shape, sigma):
                 pair = shorten(" × ".join(name[:64] for name in table.pair))
                 raise ReleaseError(f"{where}: table {pair} is not the one its plan asks for")
             if len(table.counts) != asked.shape[0] * asked.shape[1]:
@@ -139,7 +161,11 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         write_new(Path(path), self.encode(), force=force, error=ReleaseError, mode=mode)
 
     def __repr__(self) -> str:
-        return f"Release(client={self.client!r}, {self.label}, epsilon={self.epsilon}, {len(self.tables)} tables)"
+        stage = "" if self.stage is msgspec.UNSET else f", stage {self.stage}"
+        return (
+            f"Release(client={self.client!r}, {self.label}, epsilon={self.epsilon}{stage}, "
+            f"{len(self.tables)} tables)"
+        )
 
 
 def label_of(*, private: bool, simulated: bool, charged: bool) -> Label:
@@ -201,6 +227,8 @@ def release(
     uncharged: bool = False,
     no_privacy: bool = False,
     data_version: int | None = None,
+    stage: int = 1,
+    epsilon: float | None = None,
 ) -> Release:
     """Count, charge, add noise: one client's answer to a plan.
 
@@ -227,6 +255,10 @@ def release(
         Consent to a plan of infinite epsilon: the release is exact and says ``not private``.
     data_version
         A number of the owner's own that grows when the data changes; it travels with the release.
+    stage
+        Which stage of a plan with stages is answered, from 1. A ledger must have been charged for the one before.
+    epsilon
+        The owner's own total ε, where it allows less than the plan asks: more noise, and the release says so.
 
     Raises
     ------
@@ -242,8 +274,11 @@ def release(
     _check_ledger(plan, ledger, simulated=simulated, uncharged=uncharged)
     if not simulated:
         check_consent(plan, no_privacy=no_privacy)
+    question = Question.of(plan, stage=stage, epsilon=epsilon)
+    if ledger is not None:
+        check_order(question, ledger, client=client)
     tables = count_tables(plan, frame)
-    return draw(plan, tables, client=client, ledger=ledger, seed=seed, version=data_version)
+    return draw(question, tables, client=client, ledger=ledger, seed=seed, version=data_version)
 
 
 def count_tables(plan: Plan, frame: FrameLike) -> Tables:
@@ -255,7 +290,7 @@ def count_tables(plan: Plan, frame: FrameLike) -> Tables:
 
 
 def draw(
-    plan: Plan,
+    question: Question,
     tables: Tables,
     *,
     client: str,
@@ -263,18 +298,24 @@ def draw(
     seed: int | None,
     version: int | None = None,
 ) -> Release:
-    """Charge, then add noise. The caller has checked that plan, ledger and seed go together."""
+    """Charge, then add noise. The caller has checked that plan, stage, ledger and seed go together."""
+    asked, plan, number = question
+    stage = plan.stage(number)
+    sigmas = np.array(stage.sigmas)
     if not plan.private:
         noisy = no_noise(tables)
     elif seed is not None:
-        noisy = add_simulated_noise(tables, plan.sigmas, _generator(seed, client))
+        noisy = add_simulated_noise(tables, sigmas, _generator(seed, client, number))
     else:
         if ledger is not None:
-            ledger.charge(plan.mu, client=client, plan=plan.digest, epsilon=plan.epsilon, delta=plan.delta)
-        noisy = add_noise(tables, plan.sigmas)
+            ledger.charge(
+                question.adds, client=client, plan=plan.digest, epsilon=stage.epsilon, delta=plan.delta
+            )
+        noisy = add_noise(tables, sigmas)
+    own = plan.digest != asked.digest
     return Release(
         client=client,
-        epsilon=plan.promise_epsilon,
+        epsilon=stage.epsilon if plan.staged else plan.promise_epsilon,
         delta=plan.delta,
         private=plan.private,
         simulated=seed is not None,
@@ -283,8 +324,15 @@ def draw(
         plan_digest=plan.digest,
         schema_digest=plan.schema_digest,
         library=__version__,
+        stage=number if plan.staged else msgspec.UNSET,
+        asked=Asked(asked.digest, asked.stage(number).epsilon) if own else msgspec.UNSET,
         tables=tuple(
-            NoisyTable(pair=t.pair, shape=t.shape, sigma=t.sigma, counts=noisy[plan.layout.slice(j)].tolist())
+            NoisyTable(
+                pair=t.pair,
+                shape=t.shape,
+                sigma=stage.sigmas[j],
+                counts=noisy[plan.layout.slice(j)].tolist(),
+            )
             for j, t in enumerate(plan.tables)
         ),
         plan=plan,
@@ -312,6 +360,7 @@ def _check_ledger(plan: Plan, ledger: Ledger | None, *, simulated: bool, uncharg
         )
 
 
-def _generator(seed: int, client: str) -> np.random.Generator:
-    """A stream of its own for each client, so that adding a client changes nobody else's noise."""
-    return np.random.default_rng([seed, *client.encode()])
+def _generator(seed: int, client: str, stage: int) -> np.random.Generator:
+    """A stream of its own for each client and stage, so that adding a client changes nobody else's noise."""
+    later = [] if stage == 1 else [0, stage]  # no name holds a 0
+    return np.random.default_rng([seed, *client.encode(), *later])

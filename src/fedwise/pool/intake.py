@@ -16,6 +16,7 @@ import hashlib
 from collections import Counter
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 from scipy import special
@@ -157,10 +158,12 @@ class Intake:
 def _part(found: Release) -> Part:
     return Part(
         plan=found.plan_digest,
-        stage=1,
+        stage=found.number,
         epsilon=float(found.epsilon),
         delta=found.delta,
-        mu=found.plan.mu,
+        mu=found.plan.stage(found.number).mu,
+        asked=None if found.asked is msgspec.UNSET else found.asked.epsilon,
+        family=found.plan_digest if found.asked is msgspec.UNSET else found.asked.plan,
     )
 
 

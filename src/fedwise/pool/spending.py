@@ -14,7 +14,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     """One release of a client.
 
     `epsilon` and `delta` are the promise after it, earlier stages of the same plan included; `mu` is the parameter
-    of Gaussian DP that covers the same. `asked` is the ε of the plan it answers, where the owner allowed less.
+    of Gaussian DP that covers the same. `asked` is the ε of the plan it answers, where the owner allowed less, and
+    `family` the digest of that plan.
     """
 
     plan: str
@@ -23,6 +24,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     delta: float
     mu: float
     asked: float | None = None
+    family: str = ""
 
 
 class Spending(msgspec.Struct, frozen=True):
@@ -53,11 +55,15 @@ class Spending(msgspec.Struct, frozen=True):
         return max(part.stage for part in self.parts)
 
     def _last(self) -> list[Part]:
-        """The last stage of each plan."""
-        by_plan: dict[str, Part] = {}
+        """The last stage of each plan; two answers to one stage are two releases."""
+        families: dict[str, list[Part]] = {}
         for part in sorted(self.parts, key=lambda part: part.stage):
-            by_plan[part.plan] = part
-        return list(by_plan.values())
+            families.setdefault(part.family or part.plan, []).append(part)
+        found: list[Part] = []
+        for parts in families.values():
+            once = len({part.stage for part in parts}) == len(parts)
+            found += parts[-1:] if once else parts
+        return found
 
 
 def mean_epsilon(spendings: Iterable[Spending]) -> float:

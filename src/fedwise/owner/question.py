@@ -1,0 +1,67 @@
+"""Question: what an owner is asked, stage by stage, and what it answers where it allows less."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..errors import PlanError, ReleaseError
+from ..planning import Plan, own_plan
+from .ledger import Ledger
+
+
+class Question(NamedTuple):
+    """What is answered: the plan asked, the one answered (the owner's own where it allows less), and the stage."""
+
+    asked: Plan
+    answered: Plan
+    stage: int
+
+    @classmethod
+    def of(cls, plan: Plan, *, stage: int = 1, epsilon: float | None = None) -> Question:
+        """The question a plan asks at a stage of an owner that allows `epsilon` in all.
+
+        Raises
+        ------
+        PlanError
+            There is no such stage, or the owner's ε leaves nothing to add to the stages before.
+        """
+        wanted = plan.stage(stage)
+        if epsilon is None or epsilon >= wanted.epsilon:
+            return cls(plan, plan, stage)
+        own = own_plan(plan, epsilon)
+        if stage > 1 and epsilon <= plan.stage(stage - 1).epsilon:
+            raise PlanError(
+                f"epsilon must be above {plan.stage(stage - 1).epsilon:g}, the total after stage {stage - 1}, got "
+                f"{epsilon:g}; leave stage {stage} unanswered"
+            )
+        return cls(plan, own, stage)
+
+    @property
+    def adds(self) -> float:
+        """μ that the answer adds to the ledger."""
+        return self.answered.charge(self.stage)
+
+
+def check_order(question: Question, ledger: Ledger, *, client: str) -> None:
+    """A stage beyond the first adds to the one before, which the same ledger must have been charged for.
+
+    Raises
+    ------
+    ReleaseError
+        The stage before is not in the ledger, or this stage is already. Nothing is charged.
+    """
+    asked, stage = question.asked, question.stage
+    if not asked.staged:
+        return
+    plans = {asked.digest, question.answered.digest}
+    charged = {c.epsilon for c in ledger.history() if c.client == client and c.plan in plans}
+    if question.answered.stage(stage).epsilon in charged:
+        raise ReleaseError(
+            f"stage {stage} of plan {asked.digest[:12]} was charged to ledger '{ledger.path}' before, and its "
+            "release is not kept here; restore it from where it was sent, a second draw would be charged again"
+        )
+    if stage > 1 and asked.stage(stage - 1).epsilon not in charged:
+        raise ReleaseError(
+            f"stage {stage} must follow stage {stage - 1}, which ledger '{ledger.path}' was never charged for; "
+            f"release stage {stage - 1} of this plan first"
+        )

@@ -1,0 +1,138 @@
+"""Shortlist: who is asked again, and why. A public file, read by the coordinator and by every owner."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from ..errors import FedwiseError, ReleaseError
+from ..files import decode, read_bytes, write_new
+from ..planning import Plan
+
+FORMAT: Literal["fedwise/shortlist/1"] = "fedwise/shortlist/1"
+
+
+class Standing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One client of the pool: whether it is asked again, and why.
+
+    `share` is the share of redraws of the noise in which it belongs to the best federation, `epsilon` what it has
+    spent so far.
+    """
+
+    client: str
+    asked: bool
+    share: float
+    epsilon: float
+    reason: str
+
+
+class Shortlist(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Who may still be in the best federation, and so is asked for the next stage.
+
+    Make one with `fedwise.shortlist`.
+
+    Attributes
+    ----------
+    stage, epsilon
+        The stage that is asked next, and the total ε after it.
+    clients
+        Who is asked.
+    standings
+        All clients of the pool with reasons, those of the largest share first.
+    chance
+        Stated chance that a member of the best federation is left out.
+    regret, regret_after
+        Mean loss above the best that a selection now, and one after the stage, has in redraws of the noise.
+    """
+
+    format: Literal["fedwise/shortlist/1"] = FORMAT
+    plan_digest: str
+    schema_digest: str
+    stage: int
+    epsilon: float
+    delta: float
+    sizes: tuple[int, ...]
+    clients: tuple[str, ...]
+    chance: float
+    bounded: bool
+    redraws: int
+    regret: float
+    regret_after: float | None
+    objective: str
+    constraints: dict[str, Any]
+    seed: int
+    standings: tuple[Standing, ...]
+
+    def admit(self, plan: Plan, *, stage: int, client: str) -> None:
+        """Refuse a client that this shortlist does not ask for this stage of this plan.
+
+        Raises
+        ------
+        ReleaseError
+            It is for another plan or stage, or the client is not on it. Nothing is charged.
+        """
+        if self.plan_digest != plan.digest:
+            raise ReleaseError(
+                f"shortlist must be for plan {plan.digest[:12]}, got one for {self.plan_digest[:12]}; ask the "
+                "coordinator for the shortlist of this plan"
+            )
+        if self.stage != stage:
+            raise ReleaseError(
+                f"shortlist must be for stage {stage}, got one for stage {self.stage}; answer with --stage {self.stage}"
+            )
+        if client not in self.clients:
+            raise ReleaseError(
+                f"client '{client}' must be on the shortlist to answer stage {stage}, and is not; nothing more is "
+                "asked of it"
+            )
+
+    @property
+    def out(self) -> tuple[str, ...]:
+        """Clients that are not asked again."""
+        return tuple(one.client for one in self.standings if not one.asked)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Shortlist:
+        """Read a ``shortlist.json``."""
+        path = Path(path)
+        data = read_bytes(path, what="shortlist file", error=FedwiseError)
+        return decode(data, cls, what=f"shortlist file '{path}'", error=FedwiseError)
+
+    def encode(self) -> bytes:
+        """The shortlist as indented JSON."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
+
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the shortlist as JSON."""
+        write_new(Path(path), self.encode(), force=force)
+
+    def __str__(self) -> str:
+        lines = [
+            f"Shortlist of {len(self.clients)} of {len(self.standings)} clients for stage {self.stage} "
+            f"(total epsilon {self.epsilon:g}) of plan {self.plan_digest[:12]}",
+            f"  {self.statement}",
+            f"  Expected loss above the best: {self.regret:.4f} now"
+            + ("" if self.regret_after is None else f", {self.regret_after:.4f} after this stage")
+            + ".",
+            "",
+        ]
+        lines += [
+            f"  {one.client:<20} {'asked again' if one.asked else 'not asked':<12} {one.reason}"
+            for one in self.standings
+        ]
+        return "\n".join(lines)
+
+    @property
+    def statement(self) -> str:
+        """What the elimination says of those it leaves out."""
+        if self.bounded:
+            return (
+                f"The size was bounded: a member of the best federation is left out with an estimated chance of "
+                f"{self.chance:.0%}."
+            )
+        return (
+            f"A member of the best federation is left out with a chance of at most {self.chance:.0%}, by redraws of "
+            "the noise."
+        )

@@ -1,0 +1,71 @@
+"""Judgement: whether the noise that a plan names keeps its promise, and whether its charge is what the noise costs."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from .accounting import STEP, TAIL, LossDistribution
+from .scales import SLACK, SLACK_GROWTH, covers, gaussian_delta, keeps, overstates
+
+Floats = npt.NDArray[np.float64]
+
+#: Plans of others are checked with the exact accountant of discrete noise where σ is below this. Tables above
+#: enter it together as one continuous Gaussian: their lattice no longer matters, and the accountant's arrays
+#: would grow with σ.
+EXACT_BELOW = 2000.0
+#: What the continuous Gaussian's μ is enlarged by, relatively, so that it is nowhere better than discrete noise
+#: of σ ≥ EXACT_BELOW. The true difference is about 1/(24σ²), 1e-8.
+LATTICE = 1e-6
+
+
+def composed(sigmas: Floats) -> LossDistribution:
+    """Privacy loss of tables of these scales together; at least one must be below `EXACT_BELOW`."""
+    return LossDistribution.of(sigmas[sigmas < EXACT_BELOW], gaussian=_fine(sigmas))
+
+
+def work(sigmas: Floats) -> float:
+    """Size of the exact accountant's task: numbers in its grid (`LossDistribution.of`) times distinct scales."""
+    scales, repeats = np.unique(sigmas[sigmas < EXACT_BELOW], return_counts=True)
+    if scales.size == 0:
+        return 0.0
+    rho = float(np.sum(repeats / (2 * scales**2))) + _fine(sigmas) ** 2 / 2
+    grid = 2 * math.sqrt(4 * rho * math.log(1 / TAIL)) * float(scales[-1]) / STEP
+    return grid * (scales.size + 4)  # 4: putting the grid in order and reading its curve
+
+
+@lru_cache(maxsize=64)
+def fault(sigmas: tuple[float, ...], epsilon: float, delta: float, mu: float) -> str | None:
+    """What is wrong with the noise or the charge of a plan, or None.
+
+    Discrete Gaussian noise of these scales must keep the promise, all tables together, and `mu` must be what
+    it costs: less would let a ledger overspend, more would empty it for nothing. Cached: every release of a
+    pool carries the same plan.
+    """
+    too_little = "carries less noise than its promise needs"
+    too_low, too_high = "charges less than its noise costs", "charges more than its noise costs"
+    scales = np.array(sigmas)
+    spent = (1 + LATTICE) * math.sqrt(float(np.sum(scales**-2.0)))
+    if gaussian_delta(spent, epsilon) > delta:
+        return too_little
+    if not mu >= spent:
+        return too_low
+    if not np.any(scales < EXACT_BELOW):
+        # All tables are one Gaussian, and its own μ covers it.
+        return too_high if mu > (1 + SLACK * SLACK_GROWTH) * spent else None
+    losses = composed(scales)
+    if not keeps(losses, epsilon, delta):
+        return too_little
+    # The tolerance is the rounding of another machine's Fourier transform.
+    if not covers(mu, losses, tolerance=1e-6):
+        return too_low
+    return too_high if overstates(mu, scales, losses) else None
+
+
+def _fine(sigmas: Floats) -> float:
+    """μ of one continuous Gaussian that is nowhere better than all tables of σ ≥ `EXACT_BELOW` together."""
+    fine = sigmas[sigmas >= EXACT_BELOW]
+    return (1 + LATTICE) * math.sqrt(float(np.sum(fine**-2.0)))

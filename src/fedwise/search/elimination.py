@@ -1,0 +1,333 @@
+"""Elimination: who may still be in the best federation, and so is worth asking again.
+
+What the noise leaves open is drawn many times (`estimation.possible`). Each draw r has a best federation, and each
+client i a signed margin g_ir: by how much the loss rises at least if a client outside it must join, or minus by how
+much it rises if a member must leave. The chance π_i that i belongs to the best federation is P(g_i < 0) by the mean
+and spread of its margins, or the share of draws that choose it, whichever is larger. Eliminated are the clients of the
+smallest π_i, as long as the expected part of the best federation among them, Σ π_i / k, stays within the stated
+chance. Derivation, and where it fails: docs/theory/stages.md.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from ..errors import FedwiseError, Infeasible, PoolError
+from ..estimation import estimate
+from ..estimation.estimates import Estimates
+from ..estimation.possible import learned, possible
+from ..objective.weights import Weights
+from ..owner.shortlisted import Shortlist, Standing
+from ..pool.pool import Pool
+from .annealing import Annealing
+from .constraints import Constraints, Limits
+from .control import Control, Progress
+from .entry import feasible_sizes, search_sizes, weights_of
+from .greedy import Greedy
+from .neighbourhood import best_swaps, descend
+from .problem import PFL, Objective, Problem
+from .sizes import Sizes, parse_sizes
+from .suspects import without_suspects
+
+Floats = npt.NDArray[np.float64]
+
+#: Part of the redraws that is used to estimate the loss above the best after the next stage.
+_AFTER = 4
+
+
+class Standings(NamedTuple):
+    """What redraws say of every client: chance to be in the best, share of redraws, mean margin and its spread."""
+
+    chance: Floats
+    share: Floats
+    margin: Floats
+    spread: Floats
+    #: Mean loss of the present selection above the best.
+    regret: float
+
+
+def shortlist(
+    pool: Pool,
+    k: Sizes,
+    *,
+    chance: float = 0.05,
+    size: int | None = None,
+    most: int | None = None,
+    objective: Objective | None = None,
+    constraints: Constraints | None = None,
+    weights: Weights | None = None,
+    redraws: int = 40,
+    seed: int = 0,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Shortlist:
+    """Who may still be in the best federation, and is asked for the next stage of the plan.
+
+    Parameters
+    ----------
+    pool
+        Releases of a plan with stages: everybody's first, and later ones of those asked so far.
+    k
+        The size of the federation, or several: see `fedwise.select`.
+    chance
+        A member of the best federation is left out with at most this chance.
+    size, most
+        How many clients to ask, or at most how many. The chance is then what comes out, and the shortlist says so.
+    objective, constraints, weights
+        As for `fedwise.select`.
+    redraws
+        Redraws of the noise, at least 10.
+
+    Raises
+    ------
+    PoolError
+        The plan has no further stage.
+    FedwiseError
+        A number is out of bounds.
+    Infeasible
+        No federation satisfies the constraints.
+    """
+    _check(chance, size, most, redraws, len(pool.clients))
+    stage = next_stage(pool)
+    estimates = estimate(pool)
+    rules = without_suspects(constraints or Constraints(), pool)
+    feasible = feasible_sizes(rules, estimates, parse_sizes(k, len(pool.clients)))
+    goal = objective or PFL(weights_of(pool, weights))
+    with Control(threads=threads, progress=progress) as control:
+        trial = _Trial(estimates, goal, feasible, seed, control)
+        found = control.run(lambda: trial.standings(redraws))
+        able = np.array([_able(pool, i, stage) for i in range(len(pool.clients))])
+        asked = eliminate(
+            found.chance, able, allowed=chance * min(feasible), size=size, most=most, least=min(feasible)
+        )
+        left_out = float(found.chance[~asked].sum()) / min(feasible)
+        after = control.run(lambda: trial.regret_after(pool, asked, stage, rules, max(redraws // _AFTER, 2)))
+    chosen = pool.plan.stage(stage)
+    order = np.lexsort((np.arange(len(asked)), -found.chance, ~asked))
+    return Shortlist(
+        plan_digest=pool.plan.digest,
+        schema_digest=pool.plan.schema_digest,
+        stage=stage,
+        epsilon=chosen.epsilon,
+        delta=pool.plan.delta,
+        sizes=tuple(feasible),
+        clients=tuple(pool.clients[i] for i in np.flatnonzero(asked)),
+        chance=min(left_out, 1.0) if size is not None or most is not None else chance,
+        bounded=size is not None or most is not None,
+        redraws=redraws,
+        regret=found.regret,
+        regret_after=after,
+        objective=goal.name,
+        constraints=msgspec.to_builtins(rules.given()),
+        seed=seed,
+        standings=tuple(
+            Standing(
+                pool.clients[i],
+                bool(asked[i]),
+                float(found.share[i]),
+                float(pool.epsilons[i]),
+                _reason(pool, i, stage, found, bool(asked[i]), rules),
+            )
+            for i in order.tolist()
+        ),
+    )
+
+
+def next_stage(pool: Pool) -> int:
+    """The stage that is asked next.
+
+    Raises
+    ------
+    PoolError
+        The plan has no stages, or all were asked.
+    """
+    stages = pool.plan.staged
+    if not stages:
+        raise PoolError(
+            f"pool must answer a plan with stages, got plan {pool.plan.digest[:12]} without any; make one with "
+            "fedwise plan --stages 0.1,1"
+        )
+    answered = max((spending.stage for spending in pool.spendings), default=1)
+    if answered >= len(stages):
+        raise PoolError(
+            f"pool must have a stage left to ask, got releases of stage {answered}, the last one; run fedwise select"
+        )
+    return answered + 1
+
+
+def eliminate(
+    chances: Floats,
+    able: npt.NDArray[np.bool_],
+    *,
+    allowed: float,
+    size: int | None = None,
+    most: int | None = None,
+    least: int = 1,
+) -> npt.NDArray[np.bool_]:
+    """Who is asked: the clients of the largest chances, so many that those left out sum to `allowed` at most.
+
+    Parameters
+    ----------
+    chances
+        Shape (clients,): chance of each to be in the best federation.
+    able
+        Who can be asked at all. The others count neither as asked nor as left out.
+    size, most, least
+        How many to ask instead; at most; at least.
+    """
+    order = np.flatnonzero(able)[np.argsort(-chances[able], kind="stable")]
+    left = np.concatenate([np.cumsum(chances[order][::-1])[::-1], [0.0]])
+    number = int(np.argmax(left <= allowed)) if size is None else size
+    number = max(number, least if size is None else 0)
+    number = min(number, len(order), len(order) if most is None else most)
+    asked = np.zeros(len(chances), dtype=np.bool_)
+    asked[order[:number]] = True
+    return asked
+
+
+class _Trial:
+    """Redraws of a pool, each searched from the selection that the pool itself gives."""
+
+    def __init__(
+        self,
+        estimates: Estimates,
+        goal: Objective,
+        feasible: dict[int, Limits],
+        seed: int,
+        control: Control,
+    ) -> None:
+        self.goal, self.feasible, self.seed, self.control = goal, feasible, seed, control
+        self.estimates = estimates
+        problem = Problem.of(estimates, copy.copy(goal))
+        searched = control.run(lambda: search_sizes(problem, feasible, Annealing(), seed, control))
+        self.best = {entry.size: entry.outcome.members for entry in searched}
+        self.chosen = min(searched, key=lambda entry: entry.outcome.loss).outcome.members
+
+    def standings(self, redraws: int) -> Standings:
+        """Margins of every client over draws of what the noise leaves open, and the regret of the selection."""
+        margins = np.zeros((redraws, len(self.estimates.clients)))
+        regret = np.zeros(redraws)
+        for number in range(redraws):
+            problem = Problem.of(possible(self.estimates, self._rng(19, number)), copy.copy(self.goal))
+            size, members = self._search(problem, number)
+            margins[number] = self._margins(problem, self.feasible[size], members)
+            regret[number] = max(problem.loss(self.chosen) - problem.loss(members), 0.0)
+        mean, spread = margins.mean(axis=0), margins.std(axis=0, ddof=1)
+        share = (margins < 0).mean(axis=0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            tail = special.stdtr(redraws - 1, -mean / spread)
+        smooth = np.where(spread > 0, tail, share)
+        return Standings(np.maximum(share, smooth), share, mean, spread, float(regret.mean()))
+
+    def regret_after(
+        self, pool: Pool, asked: npt.NDArray[np.bool_], stage: int, rules: Constraints, redraws: int
+    ) -> float | None:
+        """Mean loss above the best of a selection among the asked clients after they have answered the stage.
+
+        ``None`` where no federation among them satisfies the constraints.
+        """
+        sigmas = _after(pool, asked, stage)
+        out = tuple(name for name, stays in zip(pool.clients, asked, strict=True) if not stays)
+        rules = replace(rules, exclude=(*rules.exclude, *(name for name in out if name not in rules.include)))
+        try:
+            among = feasible_sizes(rules, self.estimates, tuple(self.feasible))
+        except Infeasible:
+            return None
+        found = []
+        for number in range(redraws):
+            rng = self._rng(23, number)
+            true = possible(self.estimates, rng)
+            after = Problem.of(learned(self.estimates, true, sigmas, rng), copy.copy(self.goal))
+            problem = Problem.of(true, copy.copy(self.goal))
+            _, best = self._search(problem, number)
+            found.append(max(problem.loss(self._among(after, among)) - problem.loss(best), 0.0))
+        return float(np.mean(found))
+
+    def _among(self, problem: Problem, feasible: dict[int, Limits]) -> tuple[int, ...]:
+        """The best federation that limits narrower than the pool's allow."""
+        searched = search_sizes(problem, feasible, Greedy("exchange"), self.seed, self.control)
+        return min(searched, key=lambda entry: entry.outcome.loss).outcome.members
+
+    def _rng(self, stream: int, number: int) -> np.random.Generator:
+        return np.random.default_rng([self.seed & 0xFFFFFFFFFFFFFFFF, stream, number])
+
+    def _search(self, problem: Problem, number: int) -> tuple[int, tuple[int, ...]]:
+        """Size and members of the best federation of one redraw: a short search, and a descent from the selection."""
+        best: tuple[float, int, tuple[int, ...]] | None = None
+        for size, limits in self.feasible.items():
+            found = descend(problem, limits, self.best[size], control=self.control)
+            loss, members = found.loss, found.members
+            if problem.spec is not None:
+                short = Annealing(chains=1, steps=1000)
+                other = short.search(problem, limits, size, seed=self.seed + number + 1, control=self.control)
+                if other.loss < loss:
+                    loss, members = other.loss, other.members
+            if best is None or loss < best[0]:
+                best = loss, size, members
+        assert best is not None
+        return best[1], best[2]
+
+    def _margins(self, problem: Problem, limits: Limits, members: tuple[int, ...]) -> Floats:
+        """Signed margin of every client: infinite for one that cannot join, minus infinite for one that must."""
+        inside = np.asarray(members, dtype=np.int64)
+        pairs = len(inside) * (len(problem.clients) - len(inside))
+        swaps = best_swaps(problem, limits, inside, control=self.control, keep=max(pairs, 1))
+        rise = np.maximum(swaps.losses - problem.loss(inside), 0.0)
+        found = np.full(len(problem.clients), np.inf)
+        np.minimum.at(found, swaps.ins, rise)
+        leave = np.full(len(problem.clients), np.inf)
+        np.minimum.at(leave, swaps.outs, rise)
+        found[inside] = -np.maximum(leave[inside], np.finfo(np.float64).tiny)
+        widest = float(rise.max(initial=0.0)) + 1.0
+        return np.asarray(np.clip(found, -widest, widest), dtype=np.float64)
+
+
+def _after(pool: Pool, asked: npt.NDArray[np.bool_], stage: int) -> Floats:
+    """Noise of every client and table once the asked clients have answered the stage."""
+    more = np.array(pool.plan.stage(stage).sigmas) ** -2.0
+    return np.asarray((pool.sigmas**-2.0 + asked[:, None] * more) ** -0.5)
+
+
+def _able(pool: Pool, i: int, stage: int) -> bool:
+    """Whether a client answered the stage before, and its owner allows more."""
+    if not pool.spendings:
+        return True
+    spending = pool.spendings[i]
+    return spending.stage == stage - 1 and all(part.asked is None for part in spending.parts)
+
+
+def _reason(pool: Pool, i: int, stage: int, found: Standings, asked: bool, rules: Constraints) -> str:
+    name = pool.clients[i]
+    if name in rules.include:
+        return "must be included"
+    if name in rules.exclude:
+        return "excluded by the constraints"
+    if not _able(pool, i, stage):
+        spending = pool.spendings[i]
+        if spending.stage < stage - 1:
+            return f"did not answer stage {stage - 1}"
+        return f"its owner allows no more than epsilon {spending.epsilon:g}"
+    if asked and found.share[i] >= 0.5:
+        return f"in the best federation in {found.share[i]:.0%} of redraws"
+    sign = "raises" if found.margin[i] >= 0 else "lowers"
+    effect = f"joining {sign} the loss by {abs(found.margin[i]):.4f}, give or take {found.spread[i]:.4f}"
+    return f"in the best federation in {found.share[i]:.0%} of redraws; {effect}"
+
+
+def _check(chance: float, size: int | None, most: int | None, redraws: int, clients: int) -> None:
+    if not 0 < chance < 1:
+        raise FedwiseError(f"chance must lie between 0 and 1, got {chance:g}; 0.05 is a common choice")
+    for name, value in (("size", size), ("most", most)):
+        if value is not None and not 1 <= value <= clients:
+            raise FedwiseError(f"{name} must be between 1 and the {clients} clients of the pool, got {value}")
+    if size is not None and most is not None:
+        raise FedwiseError("size must not be given with most; give the number, or a bound")
+    if redraws < 10:
+        raise FedwiseError(f"redraws must be at least 10, got {redraws}")
