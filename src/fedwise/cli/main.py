@@ -23,6 +23,7 @@ COMMANDS = (
     "inspect",
     "budget",
     "select",
+    "shortlist",
     "frontier",
     "doubles",
     "rehearse",

@@ -24,6 +24,13 @@ def plan(
     weights: Annotated[Path | None, typer.Option("--weights", help="weights.toml of the loss.")] = None,
     calibration: Annotated[str, typer.Option(help="tight, or rdp as in the paper.")] = "tight",
     allocation: Annotated[str, typer.Option(help="weighted, or uniform as in the paper.")] = "weighted",
+    stages: Annotated[
+        str,
+        typer.Option(
+            "--stages",
+            help="Total epsilon after each stage, such as 0.1,1: everybody answers the first, a shortlist the next.",
+        ),
+    ] = "",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Where to write the plan (or draft).")
     ] = None,
@@ -57,13 +64,15 @@ def plan(
         budget = float(epsilon)
     except ValueError:
         raise PlanError(f"--epsilon must be a number or inf, got '{epsilon}'") from None
+    totals = _totals(stages) if stages else None
     made = make_plan(
         load_schema(schema),
-        budget,
+        totals[-1] if totals and epsilon == "1.0" else budget,
         delta=delta,
         weights=Weights.load(weights) if weights else None,
         calibration=calibration,
         allocation=allocation,
+        stages=totals,
     )
     if output is not None:
         made.save(output, force=force)
@@ -73,6 +82,15 @@ def plan(
         say(made)
     if output is not None:
         note(f"written to {output}; next: fedwise release {output} DATA --client NAME")
+
+
+def _totals(stages: str) -> list[float]:
+    from ..errors import PlanError
+
+    try:
+        return [float(word) for word in stages.split(",")]
+    except ValueError:
+        raise PlanError(f"--stages must be numbers with commas, got '{stages}'; give 0.1,1") from None
 
 
 def load_schema(name: str) -> Schema:

@@ -55,7 +55,7 @@ def learned(estimates: Estimates, truth: Estimates, sigmas: Floats, rng: np.rand
     """Estimates after further releases that bring the noise down to `sigmas`, if `truth` is the truth.
 
     With posterior variance V now and V′ then, the mean moves toward the truth by r = 1 − V′/V and keeps an error of
-    variance V′·r around that. V′ follows from V and the two noises as that of a normal law does, table by table.
+    variance V′·r around that. V′ follows from V and the two noises as in a normal law, on average over tables.
 
     Parameters
     ----------
@@ -64,32 +64,27 @@ def learned(estimates: Estimates, truth: Estimates, sigmas: Floats, rng: np.rand
     sigmas
         Shape (clients, tables): noise after the further releases.
     """
-    layout, posterior = estimates.layout, estimates.posterior
+    posterior = estimates.posterior
     if posterior is None:
         return redraw(replace(truth, sigmas=sigmas), rng)
     now, then = estimates.sigmas**2, sigmas**2
     keep = np.clip(posterior.strength * estimates.totals[:, None] ** 2 / now, 1e-6, 1.0 - 1e-9)
     spread = keep / (1.0 - keep) * now  # τ² in counts²
     part = 1.0 - (spread * then / (spread + then)) / (keep * now)
-    part = layout.per_cell(np.clip(part, 0.0, 1.0))
+    part = np.clip(
+        part.mean(axis=1, keepdims=True), 0.0, 1.0
+    )  # one for all tables, so that they stay consistent
     other = possible(estimates, rng)
-    cells = estimates.cells + part * (truth.cells - estimates.cells)
-    cells += np.sqrt(part * (1.0 - part)) * (other.cells - estimates.cells)
-    marginals, totals = _summed(estimates, cells)
-    return replace(estimates, cells=cells, marginals=marginals, totals=totals)
 
+    def moved(here: Floats, true: Floats, drawn: Floats) -> Floats:
+        return np.asarray(here + part * (true - here) + np.sqrt(part * (1.0 - part)) * (drawn - here))
 
-def _summed(estimates: Estimates, cells: Floats) -> tuple[Floats, Floats]:
-    """Marginals and totals of moved cells: of each variable from the first table that has it."""
-    layout = estimates.layout
-    marginals, seen = estimates.marginals.copy(), set[int]()
-    for j, (x, y) in enumerate(layout.pairs):
-        table = cells[:, layout.slice(j)].reshape(-1, *layout.shapes[j])
-        for variable, axis in ((x, 2), (y, 1)):
-            if variable not in seen:
-                marginals[:, layout.marginal(variable)] = table.sum(axis=axis)
-                seen.add(variable)
-    return marginals, np.asarray(cells[:, layout.slice(0)].sum(axis=1))
+    return replace(
+        estimates,
+        cells=np.maximum(moved(estimates.cells, truth.cells, other.cells), 0.0),
+        marginals=np.maximum(moved(estimates.marginals, truth.marginals, other.marginals), 0.0),
+        totals=moved(estimates.totals[:, None], truth.totals[:, None], other.totals[:, None])[:, 0],
+    )
 
 
 def _marginals(estimates: Estimates, posterior: Posterior, wide: Floats, rng: np.random.Generator) -> Floats:

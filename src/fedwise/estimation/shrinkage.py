@@ -13,6 +13,8 @@ known noise variance, τ² the variance between clients, estimated over the pool
    number with little noise), then cell by cell what is left;
 6. the strength of all clients' tables together, so that their mixture has the pool's information.
 
+Where clients carry different noise, a noisy one counts less in the pool that others are compared with (`Mixture`).
+
 What a client's release shows clearly stays, whatever the pool is like: a deviation far beyond τ² + v is kept
 (`widened`), and steps 2 and 6 move a client only as far as it is uncertain.
 
@@ -81,6 +83,33 @@ def shrink(matrix: npt.ArrayLike, layout: Layout, sigmas: npt.ArrayLike) -> Shru
     return _Pool(parts, layout, noise).shrink()
 
 
+@dataclass(frozen=True)
+class Mixture:
+    """How much each client counts: its share of the pool (summing to 1), and its weight where τ² is estimated."""
+
+    share: Floats
+    weight: Floats
+
+    def between(self, deviation: Floats, v: Floats) -> Floats:
+        """Between-client variance of each column by the method of moments, never negative.
+
+        The pool mean holds every client, so E d_i² = h_i·τ² + (1 − 2s_i)·v_i + Σ_k s_k² v_k with s the
+        shares and h_i = 1 − 2s_i + Σ_k s_k².
+        """
+        share = self.share[:, None]
+        mean = np.sum(share**2 * v, axis=0)
+        excess = self.weight @ (deviation**2 - (1.0 - 2.0 * share) * v - mean)
+        scale = float(self.weight @ (1.0 - 2.0 * self.share + np.sum(self.share**2)))
+        lone = scale <= 1e-9 * self.weight.sum()  # one client is its own pool
+        return np.zeros_like(excess) if lone else np.maximum(excess / scale, 0.0)
+
+    def spread(self, residual: Floats, pool: Floats, v: Floats) -> float:
+        """Between-client variance of the cells off the direction, as a multiple of their proportion."""
+        top = float(np.sum(self.weight @ ((residual**2 - v) * pool)))
+        bottom = float(self.weight.sum() * np.sum(pool**2))
+        return max(top / bottom, 0.0) if bottom > 0 else 0.0
+
+
 class _Pool:
     """The steps of `shrink`, sharing the clients' sizes and the noise."""
 
@@ -91,12 +120,13 @@ class _Pool:
         self.variances = variances(layout, sigmas)
         self.sizes = positive(parts.totals, self.variances.total)
         self.share = self.sizes / self.sizes.sum()
+        self.alike = bool((sigmas == sigmas[:1]).all())
         self.factor = np.ones(len(self.sizes))
 
     def shrink(self) -> Shrunk:
         layout, clients = self.layout, len(self.sizes)
         marginals, uncertain = self._marginals()
-        pooled = self.share @ marginals
+        whole = self.share @ marginals
         cells = self.parts.interactions  # reused: each table is read once, then overwritten
         posterior = Posterior(
             totals=self.variances.total.copy(),
@@ -114,8 +144,14 @@ class _Pool:
             here = layout.slice(j)
             x, y = layout.sides(j)
             own = cells[:, here].reshape(clients, a, b)
-            pool, uncertain_pool = self._pool_table(j, own, pooled[x], pooled[y])
-            table = self._client_tables(j, own, pool, marginals[:, x], marginals[:, y], posterior)
+            mixture = self._mixture(
+                own.reshape(clients, -1) / self.sizes[:, None],
+                self.noise[:, j] * _free(a, b) / self.sizes**2,
+                self.noise[:, j],
+            )
+            pooled = whole if self.alike else mixture.share @ marginals
+            pool, uncertain_pool = self._pool_table(j, own, pooled[x], pooled[y], mixture)
+            table = self._client_tables(j, own, pool, marginals[:, x], marginals[:, y], posterior, mixture)
             cells[:, here] = (table * self.sizes[:, None, None]).reshape(clients, a * b)
             posterior.pool[here] = pool.ravel()
             posterior.pool_cells[here] = uncertain_pool.ravel()
@@ -126,7 +162,8 @@ class _Pool:
 
     def _marginals(self) -> tuple[Floats, Floats]:
         """Each level's proportion toward the pool's (step 2), and the variance left."""
-        found = [self._levels(variable) for variable in range(len(self.layout.sizes))]
+        mixtures = [self._mixture_of(variable) for variable in range(len(self.layout.sizes))]
+        found = [self._levels(variable, mixture) for variable, mixture in enumerate(mixtures)]
         self.factor = self._spread_factor(found)
         deviation = np.concatenate([own for own, _, _, _ in found], axis=1)
         noise = np.concatenate([np.broadcast_to(v, own.shape) for own, _, v, _ in found], axis=1)
@@ -140,10 +177,19 @@ class _Pool:
             here = self.layout.marginal(variable)
             # Floors lift the rare levels of every client; what is uncertain pays for it.
             floor = FLOOR * np.minimum(unsure[:, here], 1.0) * pool
-            shrunk[:, here] = agree(pool + mean[:, here], left[:, here], floor, share=self.share, pool=pool)
+            shrunk[:, here] = agree(
+                pool + mean[:, here], left[:, here], floor, share=mixtures[variable].share, pool=pool
+            )
         return shrunk, left
 
-    def _levels(self, variable: int) -> tuple[Floats, Floats, Floats, Floats]:
+    def _mixture_of(self, variable: int) -> Mixture:
+        """The mixture of clients that a variable's levels are compared with."""
+        levels = self.layout.sizes[variable]
+        own = self.parts.effects[:, self.layout.marginal(variable)] / self.sizes[:, None]
+        noise = self.variances.effects[:, variable]
+        return self._mixture(own, (1.0 - 1.0 / levels) * noise / self.sizes**2, noise)
+
+    def _levels(self, variable: int, mixture: Mixture) -> tuple[Floats, Floats, Floats, Floats]:
         """Deviation of a variable's levels from the pool's, the pool's, their noise variance and spread.
 
         The effect has covariance v·(I − J/a), so one level has noise variance v·(1 − 1/a).
@@ -151,20 +197,28 @@ class _Pool:
         levels = self.layout.sizes[variable]
         here = self.layout.marginal(variable)
         own = self.parts.effects[:, here] / self.sizes[:, None] + 1.0 / levels
-        pool = np.maximum(self.share @ own, 0.0)
+        pool = np.maximum(mixture.share @ own, 0.0)
         pool = pool / pool.sum() if pool.sum() > 0 else np.full(levels, 1.0 / levels)
-        noise = self.variances.effects[:, variable]
-        v = ((1.0 - 1.0 / levels) * noise / self.sizes**2)[:, None]
-        return own - pool, pool, v, self._between(own - pool, v, self._weight(noise))
+        v = ((1.0 - 1.0 / levels) * self.variances.effects[:, variable] / self.sizes**2)[:, None]
+        return own - pool, pool, v, mixture.between(own - pool, v)
 
-    def _weight(self, noise: Floats) -> Floats:
-        """Weight of each client where τ² is estimated, from the noise variances (clients,) of its counts.
+    def _mixture(self, own: Floats, v: Floats, noise: Floats) -> Mixture:
+        """Shares and weights of the clients for proportions `own` (clients, parts) with noise variances `v` (clients,).
 
-        The precision of a proportion is n²/σ²; a few large clients must not decide τ².
+        A client of the least noise counts by its size. With more noise it counts less in the pool, by
+        (τ² + v₀)/(τ² + v) with v₀ the variance it would have at the least noise: as in a random-effects mean. Where
+        τ² is estimated it counts by the square of that. τ² itself is first estimated from the precise clients.
         """
-        least = noise.min()
-        precision = self.sizes**2 * np.divide(least, noise, out=np.ones_like(noise), where=noise > least)
-        return np.asarray(np.minimum(precision, _CAP * np.median(precision)))
+        squares = self.sizes**2
+        weight = np.minimum(squares, _CAP * np.median(squares))  # a few large clients must not decide τ²
+        if self.alike:
+            return Mixture(self.share, weight)
+        # Written for all noise at once: precision relative to that of the least noise.
+        relative = noise.min() / np.where(noise > 0, noise, 1.0)
+        start = Mixture(_normal(self.share * relative), weight * relative**2)
+        spread = float(np.mean(start.between(own - start.share @ own, v[:, None])))
+        count = np.divide(spread + v * relative, spread + v, out=np.ones_like(v), where=spread + v > 0)
+        return Mixture(_normal(self.share * count), weight * count**2)
 
     def _spread_factor(self, found: list[tuple[Floats, Floats, Floats, Floats]]) -> Floats:
         """How much wider than the pool's a client's own spread is: a factor on every τ².
@@ -183,7 +237,9 @@ class _Pool:
         factor = np.divide(np.maximum(top, 0.0), bottom, out=np.ones_like(top), where=bottom > 0)
         return np.asarray((_FACTOR_PRIOR + known * factor) / (_FACTOR_PRIOR + known))
 
-    def _pool_table(self, j: int, own: Floats, x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    def _pool_table(
+        self, j: int, own: Floats, x: Floats, y: Floats, mixture: Mixture
+    ) -> tuple[Floats, Floats]:
         """The pool's proportions of one table (step 3), and the variance left.
 
         Deviations from independence have prior variance θ·(p_x p_y)²: a common scale of the ratio
@@ -191,8 +247,12 @@ class _Pool:
         back to independence first.
         """
         expected = np.outer(x, y)
-        deviation = own.sum(axis=0) / self.sizes.sum() - centre(expected)
-        v = self._pool_noise(j)
+        if self.alike:
+            mean = own.sum(axis=0) / self.sizes.sum()
+        else:
+            mean = np.tensordot(mixture.share / self.sizes, own, axes=1)
+        deviation = mean - centre(expected)
+        v = self._pool_noise(j, mixture)
         prior = _scaled_variance(deviation, expected**2, v)
         # A cell far beyond its noise is kept, however unusual it is beside the others.
         prior += np.maximum(deviation**2 - _DOUBT * v, 0.0)
@@ -202,26 +262,29 @@ class _Pool:
         goal = association.nats_of_noisy(expected + deviation, x, y, scale=float(np.sqrt(v)))
         return association.strengthen(table, goal), keep * v
 
-    def _pool_noise(self, j: int) -> float:
+    def _pool_noise(self, j: int, mixture: Mixture) -> float:
         """Noise variance of a cell of the pool's proportions in table j, marginals taken out."""
-        return float(self.noise[:, j].sum() / self.sizes.sum() ** 2 * _free(*self.layout.shapes[j]))
+        if self.alike:
+            noise = self.noise[0, j] * len(self.sizes) / self.sizes.sum() ** 2
+        else:
+            noise = np.sum(self.noise[:, j] * (mixture.share / self.sizes) ** 2)
+        return float(noise * _free(*self.layout.shapes[j]))
 
     def _client_tables(
-        self, j: int, own: Floats, pool: Floats, x: Floats, y: Floats, posterior: Posterior
+        self, j: int, own: Floats, pool: Floats, x: Floats, y: Floats, posterior: Posterior, mixture: Mixture
     ) -> Floats:
         """Proportions of one table for every client (steps 4 and 5). Fills the posterior of table j."""
         clients, a, b = own.shape
         predicted = fit(pool, x, y, rounds=ROUNDS)
         residual = (own / self.sizes[:, None, None] - centre(predicted)).reshape(clients, a * b)
         v = (self.noise[:, j] / self.sizes**2)[:, None]
-        weight = self._weight(self.noise[:, j])
         direction = association.direction(pool).ravel()
         along = residual @ direction
-        tau = self.factor[:, None] * self._between(along[:, None], v, weight)
+        tau = self.factor[:, None] * mixture.between(along[:, None], v)
         keep_along = _keep(widened(tau, along[:, None], v), v)
         residual -= along[:, None] * direction
         v_cell = v * _free(a, b)
-        spread = self._spread(residual, pool.ravel(), v_cell, weight)
+        spread = mixture.spread(residual, pool.ravel(), v_cell)
         tau = self.factor[:, None] * spread * pool.ravel()
         keep_rest = _keep(widened(tau, residual, v_cell), v_cell)
         rest = (keep_rest * residual).reshape(clients, a, b)
@@ -231,12 +294,13 @@ class _Pool:
         posterior.strength[:, j] = (keep_along * v)[:, 0]
         posterior.spread[j] = spread
         table, posterior.gap[j] = self._restore(
-            np.maximum(moved, floor), pool, x, y, v=self._pool_noise(j), give=1.0 - keep_along[:, 0]
-        )
+            np.maximum(moved, floor), pool, x, y, v=self._pool_noise(j, mixture),
+            give=1.0 - keep_along[:, 0], share=mixture.share,
+        )  # fmt: skip
         return table
 
     def _restore(
-        self, tables: Floats, pool: Floats, x: Floats, y: Floats, *, v: float, give: Floats
+        self, tables: Floats, pool: Floats, x: Floats, y: Floats, *, v: float, give: Floats, share: Floats
     ) -> tuple[Floats, float]:
         """Fit clients' tables to their marginals, and their mixture to the pool's information (step 6).
 
@@ -248,7 +312,7 @@ class _Pool:
         """
         fitted = fit(tables, x, y, rounds=ROUNDS)
         pattern = ratio(pool)
-        present = association.nats(np.tensordot(self.share, fitted, axes=1))
+        present = association.nats(np.tensordot(share, fitted, axes=1))
         gap = association.nats(pool) - present
         logs = np.log(pattern[pool > 0])
         error = v * (
@@ -258,27 +322,8 @@ class _Pool:
         if believed == 0.0 or present <= 0.0:
             return fitted, gap
         goal = present + believed * gap
-        moved = association.mix_to(fitted, pattern, x, y, share=self.share, goal=goal, give=give)
+        moved = association.mix_to(fitted, pattern, x, y, share=share, goal=goal, give=give)
         return moved, (1.0 - believed) * gap
-
-    def _between(self, deviation: Floats, v: Floats, weight: Floats) -> Floats:
-        """Between-client variance of each column by the method of moments, never negative.
-
-        The pool mean holds every client, so E d_i² = h_i·τ² + (1 − 2s_i)·v_i + Σ_k s_k² v_k with s the
-        shares and h_i = 1 − 2s_i + Σ_k s_k².
-        """
-        share = self.share[:, None]
-        mean = np.sum(share**2 * v, axis=0)
-        excess = weight @ (deviation**2 - (1.0 - 2.0 * share) * v - mean)
-        scale = float(weight @ (1.0 - 2.0 * self.share + np.sum(self.share**2)))
-        lone = scale <= 1e-9 * weight.sum()  # one client is its own pool
-        return np.zeros_like(excess) if lone else np.maximum(excess / scale, 0.0)
-
-    def _spread(self, residual: Floats, pool: Floats, v: Floats, weight: Floats) -> float:
-        """Between-client variance of the cells off the direction, as a multiple of their proportion."""
-        top = float(np.sum(weight @ ((residual**2 - v) * pool)))
-        bottom = float(weight.sum() * np.sum(pool**2))
-        return max(top / bottom, 0.0) if bottom > 0 else 0.0
 
 
 def positive(totals: Floats, variance: npt.ArrayLike) -> Floats:
@@ -307,6 +352,10 @@ def widened(tau: Floats, deviation: Floats, v: Floats) -> Floats:
     shrunk as before, and the bias of one far beyond goes to zero.
     """
     return np.asarray(tau + np.maximum(deviation**2 - _DOUBT * (tau + v), 0.0))
+
+
+def _normal(shares: Floats) -> Floats:
+    return np.asarray(shares / shares.sum())
 
 
 def _free(a: int, b: int) -> float:

@@ -82,7 +82,7 @@ def answer(
     BudgetExceeded
         The plan asks for more than the owner accepts, or the ledger has left. Nothing is charged.
     """
-    check(plan, client=client, max_epsilon=max_epsilon, max_delta=max_delta)
+    check(plan, client=client, max_epsilon=max_epsilon, max_delta=max_delta, stage=stage, epsilon=epsilon)
     question = Question.of(plan, stage=stage, epsilon=epsilon)
     if output is not None:
         refuse_existing(output, force=force, error=ReleaseError)
@@ -109,8 +109,10 @@ def check(
     max_epsilon: float | None = None,
     max_delta: float | None = None,
     no_privacy: bool = False,
+    stage: int = 1,
+    epsilon: float | None = None,
 ) -> None:
-    """Refuse a plan without looking at any rows.
+    """Refuse a plan, or a stage of it, without looking at any rows.
 
     Raises
     ------
@@ -125,9 +127,10 @@ def check(
     if max_epsilon is not None:
         if not max_epsilon > 0:
             raise FedwiseError(f"max_epsilon must be above 0, got {max_epsilon:g}; leave it out for no limit")
-        if plan.epsilon > max_epsilon:
+        total = Question.of(plan, stage=stage, epsilon=epsilon).total
+        if total > max_epsilon:
             raise BudgetExceeded(
-                f"plan must ask for epsilon {max_epsilon:g} at most (--max-epsilon), got {plan.epsilon:g}; "
+                f"plan must ask for epsilon {max_epsilon:g} at most (--max-epsilon), got {total:g}; "
                 "ask for a plan with a smaller epsilon"
             )
     if max_delta is not None:

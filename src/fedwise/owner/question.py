@@ -37,6 +37,28 @@ class Question(NamedTuple):
         return cls(plan, own, stage)
 
     @property
+    def total(self) -> float:
+        """ε of the promise after this answer, earlier stages included."""
+        return self.answered.stage(self.stage).epsilon
+
+    @property
+    def sentence(self) -> str:
+        """What the owner is asked, in words."""
+        said = ""
+        if self.asked.staged:
+            said = f"Stage {self.stage} of {len(self.asked.staged)}"
+            before = self.asked.stage(self.stage - 1).epsilon if self.stage > 1 else 0.0
+            said += f": the total epsilon rises from {before:g} to {self.total:g}."
+            if self.stage > 1:
+                said = f"You are asked again. {said}"
+        if self.answered.digest != self.asked.digest:
+            asked = self.asked.stage(self.stage).epsilon
+            said += (
+                f" You allow epsilon {self.total:g} where {asked:g} is asked: your answer carries more noise."
+            )
+        return said.strip()
+
+    @property
     def adds(self) -> float:
         """μ that the answer adds to the ledger."""
         return self.answered.charge(self.stage)

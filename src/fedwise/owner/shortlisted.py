@@ -108,7 +108,9 @@ class Shortlist(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         """Write the shortlist as JSON."""
         write_new(Path(path), self.encode(), force=force)
 
-    def __str__(self) -> str:
+    @property
+    def headline(self) -> str:
+        """Number, chance and expected loss, in three lines."""
         lines = [
             f"Shortlist of {len(self.clients)} of {len(self.standings)} clients for stage {self.stage} "
             f"(total epsilon {self.epsilon:g}) of plan {self.plan_digest[:12]}",
@@ -116,8 +118,11 @@ class Shortlist(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
             f"  Expected loss above the best: {self.regret:.4f} now"
             + ("" if self.regret_after is None else f", {self.regret_after:.4f} after this stage")
             + ".",
-            "",
         ]
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        lines = [self.headline, ""]
         lines += [
             f"  {one.client:<20} {'asked again' if one.asked else 'not asked':<12} {one.reason}"
             for one in self.standings

@@ -292,7 +292,9 @@ def release_files(path: str | Path | Iterable[str | Path]) -> list[Path]:
         if root.is_file():
             return [root]
         files = sorted(
-            file for file in root.glob("*.json") if file.name not in ("plan.json", "selection.json")
+            file
+            for file in root.glob("*.json")
+            if file.name not in ("plan.json", "selection.json", "shortlist.json")
         )
         if not files:
             raise PoolError(f"releases '{root}' hold no *{SUFFIX} file; run fedwise release first")

@@ -29,12 +29,12 @@ from ..pool.pool import Pool
 from .annealing import Annealing
 from .constraints import Constraints, Limits
 from .control import Control, Progress
-from .entry import feasible_sizes, search_sizes, weights_of
+from .entry import feasible_sizes, search_sizes, usual_objective, weights_of
 from .greedy import Greedy
 from .neighbourhood import best_swaps, descend
-from .problem import PFL, Objective, Problem
+from .problem import Objective, Problem
+from .seats import seat
 from .sizes import Sizes, parse_sizes
-from .suspects import without_suspects
 
 Floats = npt.NDArray[np.float64]
 
@@ -97,9 +97,10 @@ def shortlist(
     _check(chance, size, most, redraws, len(pool.clients))
     stage = next_stage(pool)
     estimates = estimate(pool)
-    rules = without_suspects(constraints or Constraints(), pool)
-    feasible = feasible_sizes(rules, estimates, parse_sizes(k, len(pool.clients)))
-    goal = objective or PFL(weights_of(pool, weights))
+    sizes = parse_sizes(k, len(pool.clients))
+    rules, _ = seat(constraints or Constraints(), pool, max(sizes))
+    feasible = feasible_sizes(rules, estimates, sizes)
+    goal = objective or usual_objective(estimates, weights_of(pool, weights), None)
     with Control(threads=threads, progress=progress) as control:
         trial = _Trial(estimates, goal, feasible, seed, control)
         found = control.run(lambda: trial.standings(redraws))
