@@ -10,7 +10,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 import fedwise as fw
 from fedwise.data import synthetic
 from fedwise.errors import PlanError
-from fedwise.planning import own_plan
+from fedwise.owner.question import own_plan
 from fedwise.privacy.judgement import composed
 
 
@@ -68,7 +68,7 @@ def test_a_plan_without_stages_is_what_it_was(small_schema: fw.Schema) -> None:
     ("stages", "message"),
     [
         ([1.0], "at least two finite totals"),
-        ([], "at least two totals"),
+        ([], "at least two finite totals"),
         ([0.5, 0.5, 1.0], "stages must grow"),
         ([0.9, 0.5, 1.0], "stages must grow"),
         ([0.1, 0.5], "must end at the plan's epsilon 1, got 0.5; pass epsilon=0.5"),

@@ -22,8 +22,12 @@ from .notebook import html_table
 from .objective.pfl import Weights, pair_weights, term_of
 from .privacy.judgement import fault, work
 from .privacy.scales import calibrate, check_promise, round_up
+<<<<<<< HEAD
 from .privacy.staging import check_stages, stage_scales
 from .schema.frame import Format
+=======
+from .privacy.staging import Stage, check_stages, stage_scales
+>>>>>>> 28c691b (Plans with stages, own epsilon, and shortlists)
 from .schema.layout import Layout
 from .schema.schema import Column, Role, Schema
 
@@ -51,14 +55,6 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pair: tuple[str, str]
     shape: tuple[int, int]
     sigma: float
-
-
-class Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One stage of a plan: total ε after it, μ that covers all stages up to it, and its own noise by table."""
-
-    epsilon: float
-    mu: float
-    sigmas: tuple[float, ...]
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, kw_only=True):
@@ -408,7 +404,9 @@ def plan(
     if stages is None:
         sigmas, mu = calibrate(epsilon, delta, cut, calibration=calibration)
     else:
-        made = _stages([float(total) for total in stages], epsilon, delta, cut, calibration)
+        made = stage_scales(stages, epsilon, delta, cut, calibration=calibration)
+        if work(np.concatenate([stage.sigmas for stage in made])) > MAX_WORK:
+            raise PlanError(f"stages must lie closer together, got {made[0].epsilon:g} first; raise it")
         precision = np.sum([np.array(stage.sigmas) ** -2.0 for stage in made], axis=0)
         sigmas, mu = round_up(precision**-0.5), made[-1].mu
     unsigned = Plan(
@@ -427,57 +425,3 @@ def plan(
         stages=made or msgspec.UNSET,
     )
     return unsigned.at_edition(edition)
-
-
-def _stages(
-    totals: list[float], epsilon: float, delta: float, cut: npt.NDArray[np.float64], calibration: str
-) -> tuple[Stage, ...]:
-    if calibration not in ("tight", "rdp"):
-        raise PlanError(f"calibration must be tight or rdp, got '{calibration}'")
-    if not totals or totals[-1] != epsilon:
-        last = f"{totals[-1]:g}" if totals else "none"
-        raise PlanError(
-            f"stages must end at the plan's epsilon {epsilon:g}, got {last}; pass epsilon={last}"
-            if totals
-            else "stages must be at least two totals of epsilon, got none; give [0.1, 1.0]"
-        )
-    noise = stage_scales(totals, delta, cut, calibration=calibration)
-    if work(np.concatenate([found.sigmas for found in noise])) > MAX_WORK:
-        raise PlanError(
-            f"stages must lie closer together, got totals from {totals[0]:g} to {epsilon:g}; raise the first one"
-        )
-    return tuple(
-        Stage(total, found.mu, tuple(found.sigmas.tolist()))
-        for total, found in zip(totals, noise, strict=True)
-    )
-
-
-def own_plan(asked: Plan, epsilon: float) -> Plan:
-    """The plan that an owner answers who allows less than `asked`: the same tables under a smaller promise.
-
-    Stages below `epsilon` stay as they are, and the last ends at it. A plan that asks for no more than `epsilon`
-    is returned as it is.
-
-    Raises
-    ------
-    PlanError
-        The promise means nothing, or `asked` has no privacy.
-    """
-    if not asked.private:
-        raise PlanError(
-            "epsilon must not be given for a plan without privacy; ask for a plan with a finite epsilon"
-        )
-    check_promise(epsilon, asked.delta)
-    if epsilon >= asked.epsilon:
-        return asked
-    totals = [stage.epsilon for stage in asked.staged if stage.epsilon < epsilon]
-    return plan(
-        asked.schema,
-        epsilon,
-        delta=asked.delta,
-        weights=asked.weights,
-        calibration=asked.calibration,
-        allocation=asked.allocation,
-        stages=[*totals, epsilon] if totals else None,
-        edition=asked.number,
-    )

@@ -38,7 +38,9 @@ def ask(tmp_path: Path, plan: fw.Plan) -> Callable[..., Answer]:
     """Ask the owner in this directory, which has a budget of 1."""
     people, path = make_people(400), tmp_path / "budget.db"
 
-    def call(asked: fw.Plan = plan, **options: Any) -> Answer:
+    def call(asked: fw.Plan = plan, shortlist: Shortlist | None = None, **options: Any) -> Answer:
+        if shortlist is not None:
+            shortlist.admit(asked, stage=options["stage"], client="ash")
         opened = lambda: Ledger(path) if path.exists() else Ledger(path, 1.0, 1e-5)  # noqa: E731
         return answer(asked, people, client="ash", ledger=opened, archive=Archive(path), **options)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..errors import PlanError, ReleaseError
-from ..planning import Plan, own_plan
+from ..planning import Plan
+from ..planning import plan as make_plan
+from ..privacy.scales import check_promise
 from .ledger import Ledger
 
 
@@ -87,3 +89,34 @@ def check_order(question: Question, ledger: Ledger, *, client: str) -> None:
             f"stage {stage} must follow stage {stage - 1}, which ledger '{ledger.path}' was never charged for; "
             f"release stage {stage - 1} of this plan first"
         )
+
+
+def own_plan(asked: Plan, epsilon: float) -> Plan:
+    """The plan that an owner answers who allows less than `asked`: the same tables under a smaller promise.
+
+    Stages below `epsilon` stay as they are, and the last ends at it. A plan that asks for no more than `epsilon`
+    is returned as it is.
+
+    Raises
+    ------
+    PlanError
+        The promise means nothing, or `asked` has no privacy.
+    """
+    if not asked.private:
+        raise PlanError(
+            "epsilon must not be given for a plan without privacy; ask for a plan with a finite epsilon"
+        )
+    check_promise(epsilon, asked.delta)
+    if epsilon >= asked.epsilon:
+        return asked
+    totals = [stage.epsilon for stage in asked.staged if stage.epsilon < epsilon]
+    return make_plan(
+        asked.schema,
+        epsilon,
+        delta=asked.delta,
+        weights=asked.weights,
+        calibration=asked.calibration,
+        allocation=asked.allocation,
+        stages=[*totals, epsilon] if totals else None,
+        edition=asked.number,
+    )

@@ -95,6 +95,12 @@ def check_promise(epsilon: float, delta: float) -> None:
         )
 
 
+def check_calibration(calibration: str) -> None:
+    """Refuse a name that is none."""
+    if calibration not in ("tight", "rdp"):
+        raise PlanError(f"calibration must be tight or rdp, got '{calibration}'")
+
+
 def calibrate(
     epsilon: float, delta: float, shares: Floats, *, calibration: str = "tight"
 ) -> tuple[Floats, float]:
@@ -116,8 +122,7 @@ def calibrate(
         Scales, shape (tables,), rounded up; μ of Gaussian DP that covers the release (`covering_mu`).
     """
     check_promise(epsilon, delta)
-    if calibration not in ("tight", "rdp"):
-        raise PlanError(f"calibration must be tight or rdp, got '{calibration}'")
+    check_calibration(calibration)
     if math.isinf(epsilon):
         return np.zeros(len(shares)), math.inf
     slack = SLACK

@@ -16,15 +16,25 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import PlanError
 from .accounting import LossDistribution
 from .judgement import EXACT_BELOW, composed
-from .scales import ROUNDING, SLACK, check_promise, covering_mu, keeps, rdp_scale, round_up, tight_scale
+from .scales import (
+    ROUNDING,
+    SLACK,
+    check_calibration,
+    check_promise,
+    covering_mu,
+    keeps,
+    rdp_scale,
+    round_up,
+    tight_scale,
+)
 
 Floats = npt.NDArray[np.float64]
 
@@ -32,24 +42,25 @@ Floats = npt.NDArray[np.float64]
 LEAST_PART = 0.01
 
 
-class StageNoise(NamedTuple):
-    """Scales of the tables in one stage, shape (tables,), and the μ that covers all stages up to it."""
+class Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One stage of a plan: total ε after it, μ that covers all stages up to it, and its own noise by table."""
 
-    sigmas: Floats
+    epsilon: float
     mu: float
+    sigmas: tuple[float, ...]
 
 
 def stage_scales(
-    epsilons: Sequence[float], delta: float, shares: Floats, *, calibration: str = "tight"
-) -> list[StageNoise]:
+    totals: Sequence[float], epsilon: float, delta: float, shares: Floats, *, calibration: str = "tight"
+) -> tuple[Stage, ...]:
     """Noise of each stage.
 
     Parameters
     ----------
-    epsilons
+    totals
         Total ε after each stage, growing.
-    delta
-        δ of every total.
+    epsilon, delta
+        The promise of all stages together: the last total, and the δ of every total.
     shares
         Precision shares of the tables, positive, summing to 1.
     calibration
@@ -60,14 +71,19 @@ def stage_scales(
     PlanError
         Stages do not grow, or grow by too little to be worth a release.
     """
-    check_stages(epsilons, delta)
-    made: list[StageNoise] = []
+    check_calibration(calibration)
+    check_stages(totals, delta)
+    if totals[-1] != epsilon:
+        raise PlanError(
+            f"stages must end at the plan's epsilon {epsilon:g}, got {totals[-1]:g}; pass epsilon={totals[-1]:g}"
+        )
+    made: list[Stage] = []
     before = np.empty(0)
-    for epsilon in epsilons:
-        sigmas = _stage(epsilon, delta, shares, before, calibration)
+    for total in totals:
+        sigmas = _stage(total, delta, shares, before, calibration)
         before = np.concatenate([before, sigmas])
-        made.append(StageNoise(sigmas, covering_mu(before, _losses(before))))
-    return made
+        made.append(Stage(float(total), covering_mu(before, _losses(before)), tuple(sigmas.tolist())))
+    return tuple(made)
 
 
 def check_stages(epsilons: Sequence[float], delta: float) -> None:
