@@ -22,12 +22,8 @@ from .notebook import html_table
 from .objective.pfl import Weights, pair_weights, term_of
 from .privacy.judgement import fault, work
 from .privacy.scales import calibrate, check_promise, round_up
-<<<<<<< HEAD
-from .privacy.staging import check_stages, stage_scales
-from .schema.frame import Format
-=======
 from .privacy.staging import Stage, check_stages, stage_scales
->>>>>>> 28c691b (Plans with stages, own epsilon, and shortlists)
+from .schema.frame import Format
 from .schema.layout import Layout
 from .schema.schema import Column, Role, Schema
 

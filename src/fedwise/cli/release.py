@@ -25,11 +25,13 @@ from .owner_options import (
     left,
     parts_of,
 )
+from .stage_options import DryRunOption, OwnEpsilonOption, ShortlistOption, StageOption, asked_at, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..owner.answer import Answer
+    from ..owner.question import Question
     from ..planning import Plan
     from ..schema.frame import FrameLike
 
@@ -57,6 +59,10 @@ def release(
     schema: OwnSchemaOption = None,
     max_epsilon: MaxEpsilonOption = None,
     max_delta: MaxDeltaOption = None,
+    epsilon: OwnEpsilonOption = None,
+    stage: StageOption = 1,
+    shortlist: ShortlistOption = None,
+    dry_run: DryRunOption = False,
     no_privacy: NoPrivacyOption = False,
     simulated: SimulatedOption = False,
     seed: NoiseSeedOption = None,
@@ -77,6 +83,10 @@ def release(
     request, file = find_files(plan, data)
     check_seed(seed, simulated=simulated)
     asked = _asked(request, schema)
+    question = asked_at(asked, stage, epsilon, shortlist, client, by=by)
+    if dry_run:
+        describe(question, ledger or file.with_name(file.name + ".ledger.db"))
+        return
     limits = {"max_epsilon": max_epsilon, "max_delta": max_delta}
     frames = partial(parts_of, asked, file, client=client, by=by, part=part, test=test, split_seed=split_seed)
     hint = f"fedwise check {request} {file}" + (f" --by {by}" if by else "")
@@ -86,7 +96,7 @@ def release(
         )
         return
     made, target, warnings = _release_one(
-        asked, client, file, frames, ledger, output, budget=budget, limits=limits, no_privacy=no_privacy,
+        question, client, file, frames, ledger, output, budget=budget, limits=limits, no_privacy=no_privacy,
         simulated=simulated, seed=seed, force=force, hint=hint,
     )  # fmt: skip
     for text in warnings:
@@ -94,11 +104,11 @@ def release(
     if json:
         print_json(_plain(made, target))
     else:
-        _show(made, target)
+        _show(made, target, question.sentence)
 
 
 def _release_one(
-    asked: Plan,
+    question: Question,
     client: str | None,
     file: Path,
     frames: Callable[[], dict[str, FrameLike]],
@@ -126,7 +136,9 @@ def _release_one(
             "client must be named: pass --client NAME, or --by COLUMN for a file of several clients"
         )
     check_client(client)
-    target = output or Path(f"{client}{SUFFIX}")
+    asked, stage = question.asked, question.stage
+    epsilon = question.total if asked.private else None
+    target = output or Path(f"{client}{f'.stage{stage}' if stage > 1 else ''}{SUFFIX}")
     check_output(target, ".json", force=force)
     where = ledger or file.with_name(file.name + ".ledger.db")
     charged = asked.private and not simulated
@@ -135,7 +147,7 @@ def _release_one(
         raise LedgerError(
             f"data with a budget (ledger '{where}') must not be released {kind}; use public data"
         )
-    check(asked, client=client, no_privacy=no_privacy, **limits)
+    check(asked, client=client, no_privacy=no_privacy, stage=stage, epsilon=epsilon, **limits)
     if not file.exists():  # which a release made before would not notice
         raise DataError(f"data file '{file}' does not exist; check the path")
     warnings: list[str] = []
@@ -143,8 +155,9 @@ def _release_one(
         rows = frames()[client]
         warnings = refuse_problems(asked, {client: rows}, hint=hint)
         fresh = make_release(
-            asked, rows, client=client, simulated=simulated, seed=seed, no_privacy=no_privacy
-        )
+            asked, rows, client=client, simulated=simulated, seed=seed, no_privacy=no_privacy, stage=stage,
+            epsilon=epsilon,
+        )  # fmt: skip
         fresh.save(target, force=force)
         return Answer(fresh, repeated=False, ledger=None), target, warnings
 
@@ -154,8 +167,8 @@ def _release_one(
         return rows
 
     made = answer(
-        asked, read, client=client, ledger=lambda: open_ledger(asked, where, budget), archive=Archive(where),
-        output=target, force=force,
+        asked, read, client=client, ledger=lambda: open_ledger(question.answered, where, budget),
+        archive=Archive(where), output=target, force=force, stage=stage, epsilon=question.total,
     )  # fmt: skip
     return made, target, warnings
 
@@ -210,6 +223,8 @@ def _asked(path: Path, schema: str | None) -> Plan:
 
 
 def _plain(made: Answer, target: Path) -> dict[str, object]:
+    from msgspec import UnsetType
+
     release, ledger = made.release, made.ledger
     return {
         "client": release.client,
@@ -217,6 +232,8 @@ def _plain(made: Answer, target: Path) -> dict[str, object]:
         "label": release.label,
         "repeated": made.repeated,
         "epsilon": release.epsilon,
+        "asked_epsilon": release.epsilon if isinstance(release.asked, UnsetType) else release.asked.epsilon,
+        "stage": release.number,
         "delta": release.delta,
         "plan_digest": release.plan_digest,
         "tables": len(release.tables),
@@ -224,13 +241,15 @@ def _plain(made: Answer, target: Path) -> dict[str, object]:
     }
 
 
-def _show(made: Answer, target: Path) -> None:
+def _show(made: Answer, target: Path, asked: str) -> None:
     release = made.release
     kind = "noisy" if release.private else "exact"
     say(f"released {len(release.tables)} {kind} tables of '{release.client}' to {target} ({release.label})")
     if made.repeated:
         say("  answered before; the same release is handed over, nothing is charged")
     say(f"  {release.plan.promise}")
+    if asked:
+        say(f"  {asked}")
     if made.ledger is not None:
         balance = made.ledger.balance()
         title = f"{'new ledger' if made.ledger.created else 'ledger'} {made.ledger.path}"

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from .console import note, say
+
+if TYPE_CHECKING:
+    from ..owner.question import Question
+    from ..planning import Plan
 
 OwnEpsilonOption = Annotated[
     float | None,
@@ -22,3 +28,44 @@ ShortlistOption = Annotated[
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Say what is asked and what it adds; release and charge nothing.")
 ]
+
+
+def asked_at(
+    asked: Plan,
+    stage: int,
+    epsilon: float | None,
+    shortlist: Path | None,
+    client: str | None,
+    *,
+    by: str | None,
+) -> Question:
+    """What an owner is asked, refused where a later stage comes without a shortlist that names the client."""
+    from ..errors import ReleaseError
+    from ..owner.question import Question
+    from ..owner.shortlisted import Shortlist
+
+    question = Question.of(asked, stage=stage, epsilon=epsilon)
+    if by is not None and (stage > 1 or epsilon is not None):
+        raise ReleaseError(
+            "--by must not be given with --stage or --epsilon; release one client at a time with --client"
+        )
+    if stage > 1 and shortlist is None:
+        raise ReleaseError(
+            f"stage {stage} must come with the shortlist that asks for it; add --shortlist shortlist.json"
+        )
+    if shortlist is not None:
+        Shortlist.load(shortlist).admit(asked, stage=stage, client=client or "")
+    return question
+
+
+def describe(question: Question, where: Path) -> None:
+    """Say what would be asked, and what the ledger has spent so far."""
+    from ..owner.ledger import Ledger
+
+    say(question.answered.promise)
+    if question.sentence:
+        say(question.sentence)
+    if where.exists():
+        balance = Ledger(where).balance()
+        say(f"ledger {where}: spent epsilon {balance.spent:.4g} of {balance.epsilon:g} so far")
+    note("nothing was released or charged")
