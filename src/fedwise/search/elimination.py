@@ -110,34 +110,24 @@ def shortlist(
         )
         left_out = float(found.chance[~asked].sum()) / min(feasible)
         after = control.run(lambda: trial.regret_after(pool, asked, stage, rules, max(redraws // _AFTER, 2)))
-    chosen = pool.plan.stage(stage)
-    order = np.lexsort((np.arange(len(asked)), -found.chance, ~asked))
+    bounded = size is not None or most is not None
     return Shortlist(
         plan_digest=pool.plan.digest,
         schema_digest=pool.plan.schema_digest,
         stage=stage,
-        epsilon=chosen.epsilon,
+        epsilon=pool.plan.stage(stage).epsilon,
         delta=pool.plan.delta,
         sizes=tuple(feasible),
         clients=tuple(pool.clients[i] for i in np.flatnonzero(asked)),
-        chance=min(left_out, 1.0) if size is not None or most is not None else chance,
-        bounded=size is not None or most is not None,
+        chance=min(left_out, 1.0) if bounded else chance,
+        bounded=bounded,
         redraws=redraws,
         regret=found.regret,
         regret_after=after,
         objective=goal.name,
         constraints=msgspec.to_builtins(rules.given()),
         seed=seed,
-        standings=tuple(
-            Standing(
-                pool.clients[i],
-                bool(asked[i]),
-                float(found.share[i]),
-                float(pool.epsilons[i]),
-                _reason(pool, i, stage, found, bool(asked[i]), rules),
-            )
-            for i in order.tolist()
-        ),
+        standings=_reasons(pool, stage, found, asked, rules),
     )
 
 
@@ -302,6 +292,24 @@ def _able(pool: Pool, i: int, stage: int) -> bool:
         return True
     spending = pool.spendings[i]
     return spending.stage == stage - 1 and all(part.asked is None for part in spending.parts)
+
+
+def _reasons(
+    pool: Pool, stage: int, found: Standings, asked: npt.NDArray[np.bool_], rules: Constraints
+) -> tuple[Standing, ...]:
+    """Every client with its reason, the asked ones and the largest chances first."""
+    order = np.lexsort((np.arange(len(asked)), -found.chance, ~asked))
+    spent = pool.epsilons
+    return tuple(
+        Standing(
+            pool.clients[i],
+            bool(asked[i]),
+            float(found.share[i]),
+            float(spent[i]),
+            _reason(pool, i, stage, found, bool(asked[i]), rules),
+        )
+        for i in order.tolist()
+    )
 
 
 def _reason(pool: Pool, i: int, stage: int, found: Standings, asked: bool, rules: Constraints) -> str:
