@@ -12,8 +12,8 @@ standard normal draws as the single releases. Measured for each draw of the nois
 - mean ε over clients, and how many end at the first ε;
 - how many members of the true best federation the elimination left out, and the chance it stated.
 
-``--mixed``: a third of the clients each at ε = 0.1, 0.5 and 2. Coverage of the error bar (1.96 standard errors) for random
-federations, and regret beside the same pool with everybody at 0.1.
+``--mixed``: a third of the clients each at ε = 0.1, 0.5 and 2. Coverage of the error bar (1.96 standard errors) for
+random federations, and regret beside the same pool with everybody at 0.1.
 
 **What was chosen on what.** The draws of the posterior, the margins and the weights of mixed pools were compared on
 income2018, employment2024 and travel2024 with the seeds 0–2. Reported are seeds from 10 on. The PUMAs of Georgia and
@@ -120,12 +120,8 @@ def run_schedule(bench: Bench, schedule: str, seed: int, k: int) -> Row:
     row: Row = {"lost": 0, "stated": 0.0, "expected_now": None, "expected_after": None}
     stages = everyone
     for stage in range(2, len(totals) + 1):
-        size = (
-            len(clients) // (2 if stage == len(totals) else 1)
-            if len(totals) == 2
-            else int(len(clients) / stage**0.8)
-        )
-        found = fw.shortlist(pool, k, size=max(size, k), redraws=24, seed=seed, threads=1)
+        size = max(len(clients) // stage if len(totals) > 2 else len(clients) // 2, k)
+        found = fw.shortlist(pool, k, size=size, redraws=24, seed=seed, threads=1)
         asked = np.isin(clients, found.clients)
         more = np.where(asked[:, None], np.array(made.stage(stage).sigmas) ** -2.0, 0.0)
         drawn = bench.noisy(np.array(made.stage(stage).sigmas), seed, stage)
