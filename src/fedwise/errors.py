@@ -63,6 +63,11 @@ class MissingExtra(FedwiseError):
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} needs the '{extra}' extra; run: pip install 'fedwise[{extra}]'")
+        self.what, self.extra = what, extra
+
+    def __reduce__(self) -> tuple[type[MissingExtra], tuple[str, str]]:
+        # A worker process hands its error over by pickle, which would otherwise call this with the sentence alone.
+        return MissingExtra, (self.what, self.extra)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

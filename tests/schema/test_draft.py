@@ -39,7 +39,7 @@ def test_draft_cannot_be_used_until_completed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "domain"),
-    [(pl.Float64(), "bins"), (pl.UInt8(), "levels"), (pl.String(), "levels"), (pl.Date(), "levels")],
+    [(pl.Float64(), "bins"), (pl.UInt8(), "levels"), (pl.String(), "levels"), (pl.Date(), "bins")],
 )
 def test_domain_kind_follows_the_type(kind: pl.DataType, domain: str) -> None:
     assert tomllib.loads(draft_schema({"A": kind, "T": pl.Boolean()}, name="x"))["columns"]["A"][domain] == []

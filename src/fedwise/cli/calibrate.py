@@ -10,6 +10,7 @@ import typer
 from .console import ForceOption, JsonOption, SeedOption, check_output, note, print_json, print_table, say
 from .inputs import (
     DataOption,
+    DivideOption,
     SchemaOption,
     SplitSeedOption,
     SyntheticOption,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 def calibrate(
     data: DataOption = None,
+    by: DivideOption = None,
     synthetic: SyntheticOption = None,
     schema: SchemaOption = None,
     releases: Annotated[
@@ -83,7 +85,7 @@ def calibrate(
     try:
         with bar("training federations", "accuracy") as show:
             found = run_study(
-                name_source(data, synthetic), find_schema(schema, synthetic, None), settings, pool=pool,
+                name_source(data, synthetic, by), find_schema(schema, synthetic, None), settings, pool=pool,
                 count=federations, sizes=_sizes(k), attribute=attribute, resamples=bootstrap, cache=cache,
                 workers=workers, progress=show,
             )  # fmt: skip

@@ -11,6 +11,7 @@ from .console import ForceOption, JsonOption, SeedOption, check_output, note, pr
 from .inputs import (
     BatchOption,
     DataOption,
+    DivideOption,
     EpochsOption,
     FractionOption,
     LrOption,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 def compare(
     output: Annotated[Path, typer.Option("--output", "-o", help="Tidy table: a .parquet or .csv file.")],
     data: DataOption = None,
+    by: DivideOption = None,
     synthetic: SyntheticOption = None,
     schema: SchemaOption = None,
     task: TaskOption = None,
@@ -96,7 +98,7 @@ def compare(
         rounds=rounds, fraction=fraction, model=model, replicates=200 if seeds == 1 else 0, optimizer=optimizer,
         lr=lr, batch=batch, epochs=epochs, test=test, split_seed=split_seed,
     )  # fmt: skip
-    _, frames = read_frames(name_source(data, synthetic))
+    _, frames = read_frames(name_source(data, synthetic, by))
     federations = _federations(federation, selection, random, k, seed, list(frames))
     known = find_schema(schema, synthetic, None, task=task)
     with bar("comparing", "accuracy") as show:

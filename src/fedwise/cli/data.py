@@ -30,11 +30,15 @@ FeaturesOption = Annotated[
 
 @app.command()
 def schemas(
-    name: Annotated[str | None, typer.Argument(help="A shipped schema to print as TOML.")] = None,
+    name: Annotated[str | None, typer.Argument(help="A shipped schema to print as TOML, or a file.")] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the schema to this file.")
     ] = None,
     features: FeaturesOption = "paper",
+    show: Annotated[bool, typer.Option("--show", help="Show every column of the schema as a table.")] = False,
+    json_schema: Annotated[
+        bool, typer.Option("--json-schema", help="Print the JSON Schema of schema files, for editors.")
+    ] = False,
     force: console.ForceOption = False,
     json: console.JsonOption = False,
 ) -> None:
@@ -47,8 +51,14 @@ def schemas(
     from .. import data
     from ..data import tasks
     from ..errors import FedwiseError
+    from ..schema.schema import Schema
 
+    if json_schema:
+        _write_json_schema(output, force=force)
+        return
     if name is None:
+        if show:
+            raise FedwiseError("--show needs the name of a schema; add one of: " + ", ".join(data.schemas()))
         if output is not None:
             raise FedwiseError("schema must be named to be written; add one of: " + ", ".join(data.schemas()))
         described = [_describe(data.schema(known)) for known in data.schemas()]
@@ -60,9 +70,12 @@ def schemas(
         console.print_table("Shipped schemas", columns, rows, right=columns[2:])
         console.note("Print one: fedwise data schemas income")
         return
-    shipped = data.schema(name)
+    shipped = Schema.load(name)
+    if show:
+        _show_columns(shipped)
+        return
     if features == "paper":
-        text = data.schema_text(name)
+        text = data.schema_text(name) if name in data.schemas() else shipped.to_toml()
     else:
         shipped = tasks.find(name).schema(features)  # type: ignore[arg-type]
         text = shipped.to_toml()
@@ -164,6 +177,38 @@ def synthetic(
     _summarise("SYNTHETIC states", counts, output)
     for note in [generator.NOTICE, *left]:
         console.note(f"note: {note}")
+
+
+def _write_json_schema(output: Path | None, *, force: bool) -> None:
+    import json
+
+    from ..files import write_new
+    from ..schema.editor import json_schema
+
+    text = json.dumps(json_schema(), indent=2) + "\n"
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    console.check_output(output, ".json", force=force)
+    write_new(output, text.encode(), force=force)
+    console.note(
+        f"written to {output}; in a schema file, editors find it by the first line: #:schema {output}"
+    )
+
+
+def _show_columns(schema: Schema) -> None:
+    rows = []
+    for column in schema.columns:
+        if column.rule is not None:
+            domain = column.rule
+        else:
+            domain = ", ".join(column.labels)
+        kept = f"missing {column.missing}, unknown {column.unknown}"
+        rows.append((column.name, str(column.role), column.size, ", ".join(column.sources), domain, kept))
+    columns = ("column", "role", "levels", "in the data", "domain", "what does not fit")
+    console.print_table(f"schema '{schema.name}'", columns, rows, right=("levels",))
+    for rule in schema.where:
+        console.say(f"rows counted: {rule}")
 
 
 def _describe(schema: Schema) -> dict[str, Any]:

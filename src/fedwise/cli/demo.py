@@ -49,6 +49,7 @@ def demo(
     began = time.perf_counter()
     # The story is the result, unless a machine asked for one object.
     tell = note if json else say
+    rounds = _rounds(rounds, tell)
     output.mkdir(parents=True, exist_ok=True)
     tell("fedwise demo: choose who trains before anyone trains\n")
     schema, clients = _clients(output, scale, seed, tell)
@@ -79,6 +80,20 @@ def demo(
         f"explore the trade-offs in a browser: fedwise explore {output}/releases\n"
         "All people in this demo are synthetic. Use your own data: docs/quickstart.md"
     )
+
+
+def _rounds(asked: int, tell: Tell) -> int:
+    """No rounds where training is not installed, said before anything is done."""
+    from ..errors import MissingExtra
+    from ..training.model import check_extra
+
+    try:
+        check_extra()
+    except MissingExtra:
+        if asked > 0:
+            tell("training (step 5) is left out: it needs pip install 'fedwise[train]'")
+        return 0
+    return asked
 
 
 def _clients(output: Path, scale: float, seed: int, tell: Tell) -> tuple[Schema, dict[str, pl.DataFrame]]:

@@ -19,7 +19,13 @@ if TYPE_CHECKING:
     from ..training.settings import Training
 
 DataOption = Annotated[
-    Path | None, typer.Option("--data", help="Directory with one Parquet or CSV file for each client.")
+    Path | None,
+    typer.Option(
+        "--data", help="Directory with one Parquet or text file for each client; or one file, with --by."
+    ),
+]
+DivideOption = Annotated[
+    str | None, typer.Option("--by", help="Column that divides --data, one file, into clients.")
 ]
 SyntheticOption = Annotated[
     float | None,
@@ -89,12 +95,18 @@ def options(pairs: list[str] | None) -> dict[str, Any]:
     return out
 
 
-def name_source(data: Path | None, synthetic: float | None) -> str:
+def name_source(data: Path | None, synthetic: float | None, by: str | None = None) -> str:
     """Where the data is, in words a run directory can keep."""
     from ..errors import DataError
 
     if (data is None) == (synthetic is None):
         raise DataError("training needs --data DIRECTORY or --synthetic SCALE, and not both")
+    if data is not None and data.is_file():
+        if by is None:
+            raise DataError(
+                f"data '{data}' is one file; name the column that divides it into clients with --by, or a directory"
+            )
+        return f"by:{by}:{data}"
     return str(data) if data is not None else f"synthetic:{synthetic}"
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 import sys
+from pathlib import Path
 
 import typer
 
 from .. import __version__
 from ..errors import FedwiseError
 from .command import Command
+from .project import defaults_of, find_project, read_project
 
 #: Commands in the order a project uses them. Each lives in ``cli/<name>.py`` as a function of that name;
 #: an entry that holds a Typer app of sub-commands names it ``app``.
@@ -40,7 +42,8 @@ COMMANDS = (
 
 app = typer.Typer(
     name="fedwise",
-    help="Choose who trains before anyone trains: private, proactive client selection.",
+    help="Choose who trains before anyone trains: private, proactive client selection. A file fedwise.toml in this "
+    "folder or above gives options to all commands.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -56,6 +59,7 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def _root(
+    context: typer.Context,
     version: bool = typer.Option(
         False, "--version", "-V", callback=_version, is_eager=True, help="Show the version."
     ),
@@ -64,6 +68,9 @@ def _root(
     ),
 ) -> None:
     """Choose who trains before anyone trains: private, proactive client selection."""
+    path = find_project(Path.cwd())
+    if path is not None:
+        context.default_map = defaults_of(read_project(path))
 
 
 def _register() -> None:

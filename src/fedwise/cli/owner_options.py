@@ -59,7 +59,14 @@ def find_files(plan: Path | None, data: Path | None) -> tuple[Path, Path]:
     """The plan and the data, whose places are told from the files where they were swapped or one is left out."""
     from ..errors import FedwiseError
     from ..schema.frame import Format
+    from .project import find_project, read_project
 
+    project = find_project(Path.cwd())
+    if plan is not None and Format.of(plan) is not None and project is not None:
+        # One word, a data file: the plan is the project's.
+        known = read_project(project)
+        if "plan" in known and (data is None or str(data) == known.get("data")):
+            return Path(known["plan"]), plan
     if plan is None or data is None:
         raise FedwiseError(
             "a plan and a data file must be named; write: PLAN DATA, such as plan.json people.csv"

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 
 def plan(
+    context: typer.Context,
     schema: Annotated[
         str | None, typer.Argument(help="A schema.toml, or the name of a shipped schema such as 'income'.")
     ] = None,
@@ -38,6 +39,12 @@ def plan(
         Path | None,
         typer.Option("--init", help="Draft a schema from the column names and types of this data file."),
     ] = None,
+    public_sample: Annotated[
+        bool,
+        typer.Option(
+            "--public-sample", help="The file of --init is public: fill in domains from its values."
+        ),
+    ] = False,
     force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -47,14 +54,22 @@ def plan(
 
     Draft a schema first: fedwise plan --init people.parquet -o schema.toml
     """
+    from ..errors import FedwiseError
+
+    if public_sample and init is None:
+        raise FedwiseError("--public-sample needs --init FILE: the public file to draft from")
     if init is not None:
+        given = context.get_parameter_source("output")
+        if given is not None and given.name == "DEFAULT_MAP":  # the project's place of the plan
+            output = Path(schema) if schema is not None and schema.endswith(".toml") else None
         check_output(output, ".toml", force=force)
-        _draft(init, output, force=force, as_json=json)
+        _draft(init, output, public=public_sample, force=force, as_json=json)
         return
     import msgspec
 
     from ..errors import PlanError
     from ..objective.pfl import Weights
+    from ..owner.examination import plan_warnings
     from ..planning import plan as make_plan
 
     check_output(output, ".json", force=force)
@@ -76,6 +91,8 @@ def plan(
     )
     if output is not None:
         made.save(output, force=force)
+    for finding in plan_warnings(made):
+        note(f"warning: {finding.says}; {finding.cure}")
     if json:
         print_json(msgspec.to_builtins(made))
     else:
@@ -100,18 +117,22 @@ def load_schema(name: str) -> Schema:
     return Schema.load(name)
 
 
-def _draft(data: Path, output: Path | None, *, force: bool, as_json: bool) -> None:
+def _draft(data: Path, output: Path | None, *, public: bool, force: bool, as_json: bool) -> None:
     from ..files import write_new
     from ..schema.draft import draft_schema
-    from ..schema.frame import column_types
+    from ..schema.frame import column_types, read
 
-    text = draft_schema(column_types(data), name=data.stem)
+    sample = read(data) if public else None
+    text = draft_schema(column_types(data), name=data.name.partition(".")[0], sample=sample)
     if output is not None:
         write_new(output, text.encode(), force=force)
     if as_json:
         print_json({"draft": text, "output": str(output) if output else None})
     elif output is None:
         typer.echo(text)
+    if public:
+        note("This is a draft from the values of a public file. Confirm every line before clients are asked.")
+        return
     note(
         "This is a draft from column names and types only. Fill in every domain from public knowledge "
         "(a data dictionary, a form), never from the rows: a domain read from data is not private."

@@ -132,8 +132,20 @@ def select(
         selection.save(output, force=force)
     if json:
         print_json(selection)
-        return
-    show(selection, output)
+    else:
+        show(selection, output)
+    refuse_missed(selection)
+
+
+def refuse_missed(selection: Selection) -> None:
+    """Exit code 4 where the best federation found does not keep the limits that were asked for."""
+    from ..errors import Infeasible
+
+    missed = [flag for flag in selection.flags if flag.startswith("limit not kept")]
+    if missed:
+        raise Infeasible(
+            f"no federation was found that keeps the limits ({'; '.join(missed)}); relax --subject-to"
+        )
 
 
 def rehearsed_quickly(selection: Selection, pool: Pool, *, model: str, seed: int) -> Selection:

@@ -11,6 +11,7 @@ from .console import ForceOption, JsonOption, note, print_json, print_table, say
 from .inputs import (
     BatchOption,
     DataOption,
+    DivideOption,
     EpochsOption,
     FractionOption,
     LrOption,
@@ -118,6 +119,7 @@ def train(
     context: typer.Context,
     output: OutputOption,
     data: DataOption = None,
+    by: DivideOption = None,
     synthetic: SyntheticOption = None,
     schema: SchemaOption = None,
     task: TaskOption = None,
@@ -174,7 +176,7 @@ def train(
                 batch=batch, epochs=epochs, model=model, engine=engine, use_sensitive=use_sensitive, test=test,
                 clip=clip, split_seed=split_seed, epsilon=epsilon, delta=delta, replicates=bootstrap, seed=seed,
             )  # fmt: skip
-            source = name_source(data, synthetic)
+            source = name_source(data, synthetic, by)
             wanted, pooled = _federation(selection, clients, releases, k, seed or 0, task)
             known = find_schema(schema, synthetic, asked := asked or pooled, task=task)
             with bar("training", "accuracy") as show:
@@ -191,8 +193,6 @@ def train(
     except KeyboardInterrupt:
         typer.echo(f"stopped; go on with: fedwise train --resume -o {output}", err=True)
         raise
-    for line in run.notes:
-        note(f"note: {line}")
     _show(run, json=json)
 
 
@@ -221,6 +221,11 @@ def _federation(
 
 
 def _show(run: Run, *, json: bool) -> None:
+    from ..training.convergence import still_falling
+
+    falling = still_falling(run.metrics())
+    for line in (*run.notes, *([falling] if falling else [])):
+        note(f"note: {line}")
     last, costs = run.final(), run.costs()
     if json:
         print_json(

@@ -13,9 +13,10 @@ import os
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -176,9 +177,10 @@ def _parallel(
     )
     try:
         futures = {}
-        for places in waiting:
-            path = Path(outbox.name) / f"{places[0]}.parquet"
-            futures[pool.submit(_work, work[places[0]], path)] = places, path
+        with _unheard():
+            for places in waiting:
+                path = Path(outbox.name) / f"{places[0]}.parquet"
+                futures[pool.submit(_work, work[places[0]], path)] = places, path
         for done in as_completed(futures):
             done.result()
             places, path = futures[done]
@@ -196,6 +198,19 @@ def _parallel(
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
         outbox.cleanup()
+
+
+@contextmanager
+def _unheard() -> Iterator[None]:
+    """Workers that start here do not hear Ctrl-C before they can answer it: one that did would print a traceback."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 _SHARED: list[Prepared] = []

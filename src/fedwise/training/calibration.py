@@ -23,6 +23,7 @@ from ..schema.frame import FrameLike
 from ..schema.schema import Schema
 from .cached import Cache, Job, train_all
 from .federation import Prepared, prepare, read_frames
+from .model import check_extra
 from .records import final
 from .settings import Training
 from .simulate import Config
@@ -104,6 +105,7 @@ def calibrate(
     progress
         Called with trainings done, trainings asked for, and the best accuracy so far.
     """
+    check_extra()
     settings = settings or Training()
     config = msgspec.structs.replace(settings.config(), evaluate_every=settings.rounds, replicates=0)
     _, found = read_frames(frames)

@@ -20,6 +20,7 @@ from ..schema.schema import Schema
 from ..search.point import undominated
 from .cached import Cache, Job, train_all
 from .federation import Prepared, prepare, read_frames
+from .model import check_extra
 from .records import final
 from .samplers import SAMPLERS
 from .settings import Training
@@ -154,6 +155,7 @@ def compare(
     progress
         Called with trainings done, trainings asked for, and the best accuracy (RMSE of a number) so far.
     """
+    check_extra()
     settings = settings or Training()
     _, found = read_frames(frames)
     work = jobs(

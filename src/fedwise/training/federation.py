@@ -108,8 +108,8 @@ def prepare(
 def read_frames(frames: Mapping[str, FrameLike] | str | Path) -> tuple[str, dict[str, FrameLike]]:
     """Where the data is, in words a run directory can keep, and the frames or files of all clients.
 
-    A text is a directory of files, or ``synthetic:0.1`` for the embedded states at that scale. Frames given
-    one by one lie nowhere that could be named: their place is empty.
+    A text is a directory of files, ``by:PUMA:all.csv`` for one file divided by a column, or ``synthetic:0.1`` for the
+    embedded states at that scale. Frames given one by one lie nowhere that could be named: their place is empty.
     """
     if isinstance(frames, Mapping):
         return "", dict(frames)
@@ -118,6 +118,11 @@ def read_frames(frames: Mapping[str, FrameLike] | str | Path) -> tuple[str, dict
         from ..data.synthetic import states
 
         return source, dict(states(scale=float(source.removeprefix("synthetic:"))))
+    if source.startswith("by:"):
+        from ..data.division import divide
+
+        column, _, path = source.removeprefix("by:").partition(":")
+        return source, dict(divide(path, column))
     return source, dict(find_frames(source))
 
 
