@@ -271,6 +271,29 @@ def test_a_forecast_stays_with_its_federation(tab: Any, explorer: Explorer) -> N
     assert page.inner_text("#now .forecast dt") == "For 7 clients"
 
 
+def test_a_button_rehearses_and_the_result_stays_with_its_federation(tab: Any, explorer: Explorer) -> None:
+    page = tab.page
+    row = {
+        "title": "AUC",
+        "metric": "auc",
+        "value": 0.75,
+        "low": 0.7,
+        "high": 0.8,
+        "random": 0.7,
+        "word": "better",
+    }
+    found = {"verdict": "Rehearsed beside 8 random federations of 5: better in AUC.", "rows": [row]}
+    page.route("**/api/rehearse*", lambda route: route.fulfill(json=found))
+    tab.open(explorer.url)
+    page.click("#rehearse")
+    page.wait_for_selector("#now .rehearsal >> text=random 0.700: better", timeout=60_000)
+    assert "better in AUC" in page.inner_text("#now")
+    slide(page, "k", 4)
+    assert page.locator("#now .rehearsal").count() == 0
+    slide(page, "k", 5)
+    page.wait_for_selector("#now .rehearsal", timeout=60_000)
+
+
 def test_a_late_card_does_not_stop_the_full_search(tab: Any, explorer: Explorer) -> None:
     """The second card may be asked for after the full search of the same change; both are answered."""
     page = tab.open(explorer.url)

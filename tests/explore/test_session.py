@@ -115,6 +115,22 @@ def test_forecast_is_of_the_federation_on_the_screen(session: Session) -> None:
         session.forecast(question, lambda: True)
 
 
+def test_a_button_rehearses_the_federation_on_the_screen(session: Session, monkeypatch) -> None:
+    from fedwise.rehearsal import quick
+
+    for name, value in {"RECORDS": 50, "JUDGED": 200, "RANDOM": 2, "STAGES": 2}.items():
+        monkeypatch.setattr(quick, name, value)
+    question = Question(k=2, weights=Weights(alpha=1.7))
+    with pytest.raises(Stale):
+        session.rehearse(question, lambda: True)
+    found = session.rehearse(question, lambda: False)
+    assert found["clients"] == list(session.answer(question)["clients"])
+    assert found["verdict"].startswith("Rehearsed beside 2 random federations of 2")
+    assert {"auc", "loss"} <= {row["metric"] for row in found["rows"]}
+    monkeypatch.setattr(quick, "rehearse", lambda *_, **__: pytest.fail("rehearsed again"))
+    assert session.rehearse(question, lambda: False) == found
+
+
 def test_pages_that_went_away_are_forgotten(session: Session) -> None:
     for number in range(100):
         session.note(f"page {number}", 1)

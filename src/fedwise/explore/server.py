@@ -60,6 +60,7 @@ class Routes:
             Route("/api/frontier", self.frontier, methods=["POST"]),
             Route("/api/search", self.search, methods=["POST"]),
             Route("/api/forecast", self.forecast, methods=["POST"]),
+            Route("/api/rehearse", self.rehearse, methods=["POST"]),
             Route("/download/selection.json", self.selection),
             Route("/download/report.html", self.report),
         ]
@@ -120,6 +121,12 @@ class Routes:
         question = await _question(request)
         stale = self.session.overtaken(*_page(request))
         return _json({"measures": await self._soon(self.session.forecast, question, stale)})
+
+    async def rehearse(self, request: Request) -> Response:
+        """A quick rehearsal."""
+        question = await _question(request)
+        stale = self.session.overtaken(*_page(request))
+        return _json(await self._soon(self.session.rehearse, question, stale))
 
     async def selection(self, request: Request) -> Response:
         """The full answer as a file."""

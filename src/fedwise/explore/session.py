@@ -33,6 +33,7 @@ from ..view.outcomes import Measure
 from ..view.palette import COLOURS, TERM_LABELS
 from ..view.pool_rows import pool_rows
 from ..view.promise import promise_of
+from ..view.rehearsals import RehearsalSummary, rehearsal_of
 from ..view.tables import GroupRow, SizeRow
 from .question import Question
 from .rows import SharedRows
@@ -92,6 +93,7 @@ class Session:
         self._full: dict[Question, Selection] = {}
         self._lock = threading.Lock()
         self._forecasters: list[Forecaster | None] = []
+        self._rehearsals: dict[tuple[str, ...], RehearsalSummary] = {}
         self._building = threading.Lock()
 
     # The pool -----------------------------------------------------------------------------------------------
@@ -238,6 +240,22 @@ class Session:
                 self._forecasters.append(forecaster(self.estimates))
             return measures(self._forecasters[0], clients, seed=SEED)
 
+    def rehearse(self, question: Question, stale: Callable[[], bool]) -> dict[str, Any]:
+        """A quick rehearsal of the federation on the screen: its metrics and verdict. Raises `Stale` when overtaken."""
+        from ..rehearsal.quick import quick_rehearsal
+
+        known = self._full.get(question)
+        clients = known.clients if known is not None else tuple(self.answer(question)["clients"])
+        with self._building:
+            if clients not in self._rehearsals:
+                found = quick_rehearsal(clients, self.pool, seed=SEED, progress=_until(stale))
+                if found is None:
+                    raise FedwiseError("the pool is too large for a quick rehearsal; use fedwise rehearse")
+                while len(self._rehearsals) >= _REMEMBERED:
+                    del self._rehearsals[next(iter(self._rehearsals))]
+                self._rehearsals[clients] = rehearsal_of(found, list(clients))
+            return dict(msgspec.to_builtins(self._rehearsals[clients]))
+
     def command(self, question: Question) -> str:
         """The command line that reproduces the full answer."""
         return question.command(
@@ -270,3 +288,13 @@ class Session:
             self.answer(
                 Question(k=k - 1 or 1, weights=self.pool.plan.weights, exclude=(first,), min_records=0.0)
             )
+
+
+def _until(stale: Callable[[], bool]) -> Callable[[int, int, float], None]:
+    """Progress that ends the work once nobody waits for it."""
+
+    def look(_done: int, _total: int, _best: float) -> None:
+        if stale():
+            raise Stale("a newer question arrived")
+
+    return look

@@ -12,7 +12,7 @@ from ..search.selection import Selection
 from ..training.settings import Training
 from .performance import Rehearsed
 from .summary import summary_of
-from .workflow import rehearse
+from .workflow import Federation, rehearse
 
 #: Records of a double, of the population that judges, random federations and stages.
 RECORDS, JUDGED, RANDOM, STAGES = 400, 5_000, 8, 3
@@ -28,7 +28,7 @@ def quick_settings(model: str = "mlp") -> Training:
 
 
 def quick_rehearsal(
-    selection: Selection,
+    selection: Federation,
     pool: Releases,
     *,
     model: str = "mlp",

@@ -14,6 +14,7 @@ let { state, other } = fromHash(location.hash, pool);
 let answer = null, answerB = null, selection = null, asked = 0, since = 0;
 // Forecasts by question: they stay true, so coming back to a question finds its forecast.
 const forecasts = new Map();
+const rehearsals = new Map();
 
 useColours(pool.palette);
 const promise = pool.privacy;
@@ -64,6 +65,16 @@ const search = api.patient("api/search", (found, body, version) => {
 }, trouble, 400);
 const remember = (found, body) => { forecasts.set(body, found.measures); show(false); };
 const forecast = api.patient("api/forecast", remember, () => {}, 50);
+const rehearsal = api.patient("api/rehearse", (found, body) => { rehearsals.set(body, found); show(false); }, (error) => {
+  rehearsals.delete(answer?.body);
+  trouble(error);
+  show(false);
+}, 0);
+const rehearse = () => {
+  rehearsals.set(answer.body, null);
+  rehearsal.ask(answer.body, asked);
+  show(false);
+};
 const forecastB = api.patient("api/forecast", remember, () => {}, 400);
 
 function trouble(error) {
@@ -99,6 +110,8 @@ function refresh() {
   search.cancel();
   forecast.cancel();
   forecastB.cancel();
+  rehearsal.cancel();
+  for (const [body, found] of rehearsals) if (found === null) rehearsals.delete(body);
   const q = `?q=${encodeURIComponent(body)}`;
   find("get-selection").href = `download/selection.json${q}`;
   find("get-report").href = `download/report.html${q}`;
@@ -119,6 +132,8 @@ function show(final) {
   const title = other?.kind === "without" ? `Without ${other.client}` : "Pinned";
   card(find("now"), other ? "Now" : "Federation", mine, {
     labels: pool.terms, other: b, note, forecast: forecasts.get(answer.body), frequency: selection?.frequency && Object.keys(selection.frequency).length ? selection.frequency : null,
+    rehearsal: rehearsals.get(answer.body),
+    buttons: [element("button", { type: "button", class: "plain", id: "rehearse", title: "Train on artificial doubles of these clients, some seconds", disabled: rehearsals.get(answer.body) === null ? "" : null, onclick: rehearse }, rehearsals.get(answer.body) === null ? "Rehearsing …" : "Rehearse")],
     onWithout: (client) => compare({ kind: "without", client }),
   });
   find("other").hidden = !b;

@@ -4,7 +4,7 @@ import { element, number, signed } from "./words.js";
 
 const ORDER = ["direct_bias", "proxy_bias", "redundancy", "signal"];
 
-export function card(host, title, answer, { labels, other, frequency, forecast, note, buttons = [], onWithout }) {
+export function card(host, title, answer, { labels, other, frequency, forecast, rehearsal, note, buttons = [], onWithout }) {
   const theirs = new Set(other?.clients ?? []);
   const chips = answer.clients.map((client) => {
     const share = frequency?.[client];
@@ -37,6 +37,14 @@ export function card(host, title, answer, { labels, other, frequency, forecast, 
           ...forecast.map((m) => element("div", {}, element("dt", {}, m.label), element("dd", {}, number(m.value, 3), m.low === null ? null : element("small", {}, `${number(m.low, 3)} to ${number(m.high, 3)}`)))),
         )
       : null,
+    rehearsal ? element("h3", {}, "Rehearsal on artificial doubles") : null,
+    rehearsal
+      ? element(
+          "dl", { class: "terms rehearsal" },
+          ...rehearsal.rows.map((r) => element("div", {}, element("dt", {}, r.title), element("dd", {}, r.value === null ? "not known" : number(r.value, 3), r.random === null ? null : element("small", {}, `random ${number(r.random, 3)}: ${r.word}`)))),
+        )
+      : null,
+    rehearsal ? element("p", { class: "note" }, rehearsal.verdict) : null,
     element("p", { class: "note" }, note),
   ].filter(Boolean));
 }
