@@ -23,6 +23,7 @@ UPPER = (
     "rehearsal",
     "coordinator",
     "flower",
+    "nvflare",
     "view",
     "reporting",
     "explore",
@@ -40,7 +41,8 @@ ROOMS = (
     "errors", "files", "cache", "notebook", "schema", "privacy", "objective", "allocation", "planning", "owner",
     "estimation",
     "pool", "certificate", "bounds", "search", "forecasting", "doubling", "data", "features", "identification",
-    "calibration", "training", "rehearsal", "auditing", "coordinator", "flower", "view", "reporting", "explore", "cli",
+    "calibration", "training", "rehearsal", "auditing", "coordinator", "flower", "nvflare", "view", "reporting",
+    "explore", "cli",
 )  # fmt: skip
 #: Imports against that order that are still to be removed; a line goes when its import is gone, none is added.
 BACKWARD: set[tuple[str, str]] = set()

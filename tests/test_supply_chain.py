@@ -24,6 +24,7 @@ EXTRAS = {
     "training": ("train",),
     "rehearsal": ("tune",),
     "flower": ("train", "flower"),
+    "nvflare": ("nvflare",),
     "view": ("explore",),
     "reporting": ("explore",),
     "explore": ("explore",),
@@ -130,7 +131,7 @@ def test_what_is_declared_is_imported() -> None:
 
 def test_what_tests_and_tools_import_is_declared() -> None:
     """The extras bring all that runs here; modules beside the tests are no distributions."""
-    folders = [ROOT / name for name in ("tests", "tools", "benchmarks", "experiments")]
+    folders = [ROOT / name for name in ("tests", "tools", "benchmarks", "experiments", "examples")]
     files = [file for folder in folders for file in folder.rglob("*.py")]
     own = {canonicalize_name(file.stem) for file in files}
     own |= {canonicalize_name(folder.name) for top in folders for folder in top.rglob("*") if folder.is_dir()}

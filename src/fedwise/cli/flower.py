@@ -39,5 +39,5 @@ def new(
     say(f"wrote {len(written)} files to {directory}")
     note(
         f"next: cd {directory} && source env.sh && flwr run . --stream "
-        "--federation-config 'num-supernodes=10 client-resources-num-cpus=1'"
+        "--federation-config 'num-supernodes=10 client-resources-num-cpus=1' -c 'expected=10'"
     )

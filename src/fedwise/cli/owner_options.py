@@ -43,6 +43,10 @@ MaxEpsilonOption = Annotated[
 MaxDeltaOption = Annotated[
     float | None, typer.Option("--max-delta", help="Refuse a plan whose delta is larger.")
 ]
+DataVersionOption = Annotated[
+    int | None,
+    typer.Option("--data-version", help="Your own number of this data; raise it when the data changes."),
+]
 NoPrivacyOption = Annotated[
     bool,
     typer.Option("--no-privacy", help="Consent to a plan of infinite epsilon: exact tables, NO privacy."),

@@ -32,6 +32,9 @@ def plan(
             help="Total epsilon after each stage, such as 0.1,1: everybody answers the first, a shortlist the next.",
         ),
     ] = "",
+    edition: Annotated[
+        int, typer.Option("--edition", help="2 and more ask the same tables again, of data that changed.")
+    ] = 1,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Where to write the plan (or draft).")
     ] = None,
@@ -88,6 +91,7 @@ def plan(
         calibration=calibration,
         allocation=allocation,
         stages=totals,
+        edition=edition,
     )
     if output is not None:
         made.save(output, force=force)

@@ -13,6 +13,7 @@ from .inputs import SplitSeedOption, TestOption
 from .owner_options import (
     BudgetOption,
     ByOption,
+    DataVersionOption,
     LedgerOption,
     MaxDeltaOption,
     MaxEpsilonOption,
@@ -63,6 +64,7 @@ def release(
     stage: StageOption = 1,
     shortlist: ShortlistOption = None,
     dry_run: DryRunOption = False,
+    data_version: DataVersionOption = None,
     no_privacy: NoPrivacyOption = False,
     simulated: SimulatedOption = False,
     seed: NoiseSeedOption = None,
@@ -77,6 +79,7 @@ def release(
 
     Only the release leaves. The same plan asked again gets the same release, kept in LEDGER.releases/, at no charge.
     """
+    from ..errors import FedwiseError
     from ..owner.release import check_seed
 
     # Everything that can be refused is refused before the rows are read and the ledger is touched.
@@ -91,13 +94,15 @@ def release(
     frames = partial(parts_of, asked, file, client=client, by=by, part=part, test=test, split_seed=split_seed)
     hint = f"fedwise check {request} {file}" + (f" --by {by}" if by else "")
     if by is not None:
+        if data_version is not None:
+            raise FedwiseError("--data-version must not be given with --by: each owner numbers its own data")
         _release_all(
             asked, frames(), file, ledger, output, budget=budget, limits=limits, force=force, json=json
         )
         return
     made, target, warnings = _release_one(
         question, client, file, frames, ledger, output, budget=budget, limits=limits, no_privacy=no_privacy,
-        simulated=simulated, seed=seed, force=force, hint=hint,
+        simulated=simulated, seed=seed, force=force, hint=hint, data_version=data_version,
     )  # fmt: skip
     for text in warnings:
         note(f"warning: {text}; {hint} says more")
@@ -122,6 +127,7 @@ def _release_one(
     seed: int | None,
     force: bool,
     hint: str,
+    data_version: int | None,
 ) -> tuple[Answer, Path, list[str]]:
     """One client's release, where it was written, and what was odd about the rows."""
     from ..errors import DataError, FedwiseError, LedgerError
@@ -156,7 +162,7 @@ def _release_one(
         warnings = refuse_problems(asked, {client: rows}, hint=hint)
         fresh = make_release(
             asked, rows, client=client, simulated=simulated, seed=seed, no_privacy=no_privacy, stage=stage,
-            epsilon=epsilon,
+            epsilon=epsilon, data_version=data_version,
         )  # fmt: skip
         fresh.save(target, force=force)
         return Answer(fresh, repeated=False, ledger=None), target, warnings
@@ -169,6 +175,7 @@ def _release_one(
     made = answer(
         asked, read, client=client, ledger=lambda: open_ledger(question.answered, where, budget),
         archive=Archive(where), output=target, force=force, stage=stage, epsilon=question.total,
+        data_version=data_version,
     )  # fmt: skip
     return made, target, warnings
 

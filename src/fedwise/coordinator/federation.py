@@ -139,6 +139,11 @@ class Federation:
             made.client: records(made) for made in self.releases if changing or made.client in self.members
         }
 
+    @property
+    def missed(self) -> Sequence[tuple[str, str, str]]:
+        """Who was asked in training and did not deliver: client, kind of the message, reason. An adapter knows."""
+        return ()
+
     def substitute(self, left: str | Iterable[str], *, reason: str = "left") -> tuple[str, ...]:
         """Replace members that left by the best others of the pool. Nobody is asked anything for it.
 

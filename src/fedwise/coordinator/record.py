@@ -43,7 +43,9 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     absent: tuple[str, ...] = ()
     stale: dict[str, tuple[int | None, int]] = {}
     drift: tuple[dict[str, Any], ...] = ()
-    missing_in_training: tuple[str, ...] = ()
+    #: Client, kind of the message, reason.
+    missing_in_training: tuple[tuple[str, str, str], ...] = ()
+    loss: float | None = None
 
 
 def save_federation(
@@ -68,7 +70,8 @@ def save_federation(
         absent=tuple(map(str, federation.absent)),
         stale=dict(federation.stale),
         drift=tuple(one.to_dict() for one in federation.drifts),
-        missing_in_training=tuple(getattr(federation, "missed", ())),
+        missing_in_training=tuple(federation.missed),
+        loss=getattr(federation.selection, "loss", None),
     )
     parts[FILE] = msgspec.json.format(msgspec.json.encode(history), indent=2) + b"\n"
     for name, data in parts.items():

@@ -24,7 +24,7 @@ from ..planning import plan as make_plan
 from ..schema.schema import Schema
 from ..search.selection import Selection
 from .channel import FlowerChannel
-from .grid import FederationGrid
+from .grid import FederationGrid, Missing
 from .places import beside
 from .results import records_of
 
@@ -65,9 +65,9 @@ class Federation(_Federation):
         yield self.grid
 
     @property
-    def missed(self) -> list[str]:
-        """Who was asked in training and did not deliver, in words."""
-        return [f"{lost.client} ({lost.message_type}): {lost.reason}" for lost in self.grid.missing]
+    def missed(self) -> list[Missing]:
+        """Who was asked in training and did not deliver."""
+        return self.grid.missing
 
     def changed_members(self) -> None:
         """The Grid lists the new members from the next round on."""

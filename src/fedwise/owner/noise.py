@@ -24,8 +24,10 @@ def add_noise(tables: Tables, sigmas: npt.NDArray[np.float64]) -> NoisyCounts:
     """Add discrete Gaussian noise, with the scale of each table, from the operating system's entropy."""
     layout = tables.layout
     noisy = np.empty(layout.cells, dtype=np.int64)
-    for j, sigma in enumerate(sigmas):
-        here = layout.slice(j)
+    scales = layout.per_cell(np.asarray(sigmas, dtype=np.float64))
+    # Tables of one scale are one call: the noise of every cell is independent, and calls cost more than draws.
+    for sigma in np.unique(scales):
+        here = scales == sigma
         noisy[here] = _measurement(float(sigma))(tables.exact[here].tolist())
     return NoisyCounts(noisy)
 

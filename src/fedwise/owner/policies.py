@@ -13,7 +13,7 @@ from .policy import Declined, Policy, Refusal
 _DEPTH = (Refusal.POLICY, Refusal.SCHEMA, Refusal.COLUMNS, Refusal.DELTA, Refusal.EPSILON)
 
 
-class Policies(Sequence[Policy]):
+class Policies:
     """Policies of one client that share a ledger, each for a schema of its own. The first that fits a plan answers it.
 
     Parameters
@@ -59,9 +59,6 @@ class Policies(Sequence[Policy]):
 
     def __len__(self) -> int:
         return len(self._all)
-
-    def __getitem__(self, place):  # type: ignore[no-untyped-def]
-        return self._all[place]
 
     def __iter__(self) -> Iterator[Policy]:
         return iter(self._all)

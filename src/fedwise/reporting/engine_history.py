@@ -41,9 +41,8 @@ def notices(history: History) -> list[Notice]:
             )
         )
     if history.missing_in_training:
-        found.append(
-            Notice(level="note", title="missing in training", text=_sentences(history.missing_in_training))
-        )
+        lines = tuple(f"{client} ({kind}): {why}" for client, kind, why in history.missing_in_training)
+        found.append(Notice(level="note", title="missing in training", text=_sentences(lines)))
     if history.absent:
         found.append(Notice(level="note", title="not in the pool", text=_sentences(history.absent)))
     return found

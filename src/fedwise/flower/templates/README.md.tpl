@@ -6,13 +6,18 @@ A Flower app that chooses its federation before it trains, made by `fedwise flow
 2. Each node checks it against its owner's policy, charges its own ledger and answers with noisy tables.
 3. The server chooses the `k` nodes whose joint data promises the best model, and trains on those only.
 
-## Simulate it (50 synthetic states on this machine)
+## Simulate it (synthetic states on this machine)
 
 ```
-pip install 'fedwise[flower]'
+pip install 'fedwise[flower-simulation,train]'
 source env.sh
-flwr run . --stream --federation-config 'num-supernodes=50 client-resources-num-cpus=1' -c 'expected=50'
+flwr run . --stream
+flwr run . --stream --federation-config 'num-supernodes=50 client-resources-num-cpus=1' -c 'expected=50 k=5 output="result"'
+fedwise report result
 ```
+
+The first line runs on the two nodes that Flower simulates by default and chooses one of them; the second is a real
+choice.
 
 ## Deploy it
 
@@ -20,7 +25,7 @@ On the server (see the guide for TLS and node keys; `--insecure` is for trying i
 
 ```
 source env.sh
-flower-superlink --insecure --disable-runtime-dependency-installation
+flower-superlink --insecure --host 0.0.0.0 --disable-runtime-dependency-installation
 ```
 
 On each node, write `policy.toml` (yours, not the coordinator's) and start:

@@ -8,7 +8,7 @@ version = "0.1.0"
 description = "A Flower app that chooses its federation before it trains."
 license = "Apache-2.0"
 # Left empty on purpose: Flower would install these on every node at every run.
-# Install fedwise[flower] on the server and on the nodes instead.
+# Install fedwise[flower,train] on the server and on the nodes instead.
 dependencies = []
 
 [tool.hatch.build.targets.wheel]
@@ -27,11 +27,15 @@ clientapp = "app.client_app:app"
 # The release phase
 epsilon = 1.0
 delta = 1e-5
-k = 5
-expected = 10
+# Size of the federation; 0: half of the nodes
+k = 0
+# Nodes to wait for. Flower's simulation has 2 unless you ask for more
+expected = 2
 timeout = 600
 # Seconds to wait for stragglers, in both phases, once enough have answered
 grace = 60
+# Replace a member after so many rounds without an update; 0: never
+substitutes = 1
 # The training phase
 rounds = 3
 round-timeout = 600

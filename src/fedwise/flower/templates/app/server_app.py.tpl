@@ -1,6 +1,5 @@
 """The coordinator's side: ask for releases, choose, train on the chosen nodes only."""
 
-import json
 from pathlib import Path
 
 import fedwise as fw
@@ -21,18 +20,20 @@ def main(grid: Grid, context: Context) -> None:
     config = context.run_config
     output = Path(config["output"]) if config["output"] else None
     plan = fw.plan(task.SCHEMA, epsilon=config["epsilon"], delta=config["delta"])
+    nodes = max(config["expected"], len(list(grid.get_node_ids())))
     federation = select_federation(
         grid,
         plan,
-        k=config["k"],
+        k=config["k"] or max(1, nodes // 2),
         expected=config["expected"],
         timeout=config["timeout"],
         grace=config["grace"],
         seed=config["seed"],
+        substitutes=config["substitutes"],
         save=output / "releases" if output else None,
     )
     # Any Flower strategy works here: it sees the chosen nodes and nobody else.
-    strategy = FedAvg(fraction_evaluate=0.0)
+    strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=1, min_available_nodes=1)
     result = strategy.start(
         grid=federation.grid,
         initial_arrays=initial_arrays(task.SCHEMA, task.MODEL, seed=config["seed"]),
@@ -40,11 +41,5 @@ def main(grid: Grid, context: Context) -> None:
         timeout=config["round-timeout"],
     )
     if output is not None:
+        federation.save(output, result, force=True)  # fedwise report reads this directory
         np.savez(output / "model.npz", **{name: array.numpy() for name, array in result.arrays.items()})
-        summary = {
-            "clients": federation.clients,
-            "loss": federation.selection.loss,
-            "absent": [str(absence) for absence in federation.absent],
-            "missing_in_training": [list(lost) for lost in federation.grid.missing],
-        }
-        (output / "federation.json").write_text(json.dumps(summary, indent=2) + "\n")
