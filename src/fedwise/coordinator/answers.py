@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from ..errors import ReleaseError
 from ..owner import envelope
@@ -46,6 +47,7 @@ def sort_answers(
     plan: Plan,
     *,
     accept_flagged: bool = False,
+    stage: int = 1,
 ) -> Sorted:
     """Read every reply, and leave out what cannot be trusted.
 
@@ -59,12 +61,16 @@ def sort_answers(
         The plan that was asked; a release must answer exactly this one, or an earlier edition of it.
     accept_flagged
         Keep releases that fail the screen.
+    stage
+        The stage of the plan that was asked.
     """
     releases: dict[Node, Release] = {}
     absent: list[Absence] = []
     current: dict[Node, int] = {}
     for node in sorted(asked, key=order):
         found = _read(node, replies.get(node), plan, current)
+        if isinstance(found, Release) and found.number != stage:
+            found = Absence(node, found.client, "invalid", "its release answers another stage of the plan")
         if isinstance(found, Absence):
             absent.append(found)
         else:
@@ -140,10 +146,17 @@ def _drop_doubles(releases: dict[Node, Release]) -> list[Absence]:
     return list(once.values())
 
 
+def _scales(releases: dict[Node, Release], nodes: list[Node]) -> npt.NDArray[np.float64]:
+    """Noise of each release: that of its stage, or its owner's own."""
+    return np.stack([releases[node].sigmas for node in nodes])
+
+
 def _drop_flagged(releases: dict[Node, Release], plan: Plan) -> list[Absence]:
     nodes = list(releases)
     clients = [releases[node].client for node in nodes]
-    flags = flagged(clients, np.stack([releases[node].counts for node in nodes]), plan)
+    flags = flagged(
+        clients, np.stack([releases[node].counts for node in nodes]), plan, _scales(releases, nodes)
+    )
     at = dict(zip(clients, nodes, strict=True))
     for flag in flags:
         del releases[at[flag.client]]

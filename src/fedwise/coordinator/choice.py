@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..errors import FedwiseError
+from ..owner.shortlisted import Shortlist
 from ..pool.pool import Pool
 from ..search import select
 from ..search.constraints import Constraints, Rules
+from ..search.elimination import shortlist
 from ..search.selection import Selection
 
 
@@ -40,6 +42,13 @@ class Choice:
         if isinstance(self.k, int) and least < self.k:
             raise FedwiseError(f"min_releases must be at least k, got {least} for k = {self.k}")
         return least
+
+    def shortlist(self, pool: Pool, settings: Mapping[str, Any]) -> Shortlist:
+        """Who is asked again before this choice is made; `settings` are keywords of `fedwise.shortlist`."""
+        rules = {name: value for name, value in self.options.items() if name in Rules.__annotations__}
+        given = {name: self.options[name] for name in ("objective", "weights") if name in self.options}
+        asked = Constraints.of(self.options.get("constraints"), **rules)
+        return shortlist(pool, self.k, constraints=asked, seed=self.seed, **given, **settings)
 
     def of(self, pool: Pool) -> Selection:
         """The best federation of a pool."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import PoolError
 from ..owner.release import SUFFIX, Release
+from ..owner.shortlisted import Shortlist
 from ..planning import Plan
 from ..pool.pool import Pool
 from .answers import Absence, Sorted
@@ -35,10 +37,9 @@ def gather(
     least: int = 1,
     accept_flagged: bool = False,
     save: str | Path | None = None,
+    again: Callable[[Pool], Shortlist] | None = None,
 ) -> Gathered:
-    """Ask every node and pool what can be trusted.
-
-    A plan in several stages would ask again here: `inquire` with ``only`` asks a shortlist and nobody else.
+    """Ask every node and pool what can be trusted; of a plan with stages, ask those on each shortlist again.
 
     Parameters
     ----------
@@ -46,6 +47,8 @@ def gather(
         Fewest trusted releases to go on with.
     save
         Directory to keep the releases in.
+    again
+        Who is asked for the next stage of a plan with stages, from the pool so far. Nobody else gets a message.
 
     Raises
     ------
@@ -55,14 +58,48 @@ def gather(
     found = inquire(channel, plan, waiting, accept_flagged=accept_flagged)
     if save is not None:
         keep_releases(list(found.releases.values()), save)
-    return pooled(found, least=max(least, 1), accept_flagged=accept_flagged, log=waiting.log)
+    made = pooled(found, least=max(least, 1), accept_flagged=accept_flagged, log=waiting.log)
+    for stage in range(2, len(plan.staged) + 1):
+        if again is None:
+            break
+        made = _ask_again(
+            channel, plan, waiting, made, again(made.pool), stage, accept_flagged=accept_flagged
+        )
+        if save is not None:
+            keep_releases(made.releases, save)
+    return made
+
+
+def _ask_again(
+    channel: Channel[Any],
+    plan: Plan,
+    waiting: Waiting,
+    made: Gathered,
+    listed: Shortlist,
+    stage: int,
+    *,
+    accept_flagged: bool,
+) -> Gathered:
+    """The pool with a further release of those on the shortlist that answer; the others keep what they gave."""
+    nodes = {made.nodes[name]: name for name in listed.clients if name in made.nodes}
+    waiting.log.info("fedwise: stage %d asks %d of %d clients again", stage, len(nodes), len(made.pool))
+    found = inquire(
+        channel, plan, replace(waiting, enough=len(nodes)), only=set(nodes), stage=stage, accept_flagged=True
+    )
+    for absence in found.absent:
+        waiting.log.warning("fedwise: no release of stage %d: %s; the first one stays", stage, absence)
+    # A release under the name of another client is no answer of this one.
+    own = [release for node, release in found.releases.items() if release.client == nodes.get(node)]
+    releases = (*made.releases, *own)
+    return made._replace(pool=Pool.of(releases, accept_flagged=accept_flagged), releases=releases)
 
 
 def keep_releases(releases: Sequence[Release], folder: str | Path) -> None:
     """Write the releases a coordinator holds to a folder that `fedwise select` reads."""
     for found in releases:
         edition = "" if found.plan.number == 1 else f".edition-{found.plan.number}"
-        found.save(Path(folder) / f"{found.client}{edition}{SUFFIX}", force=True)
+        stage = "" if found.number == 1 else f".stage{found.number}"
+        found.save(Path(folder) / f"{found.client}{edition}{stage}{SUFFIX}", force=True)
 
 
 def pooled(found: Sorted, *, least: int, accept_flagged: bool, log: logging.Logger) -> Gathered:

@@ -62,6 +62,7 @@ def inquire(
     only: Collection[Node] | None = None,
     skip: Collection[Node] = (),
     accept_flagged: bool = False,
+    stage: int = 1,
 ) -> Sorted:
     """Send a plan and sort what comes back.
 
@@ -80,12 +81,16 @@ def inquire(
         Nodes that are not asked, such as those whose answer is there already.
     accept_flagged
         Keep releases that fail the screen.
+    stage
+        Which stage of the plan is asked.
     """
-    exchange = _collect(channel, envelope.request(plan.encode()), waiting, only=only, skip=set(skip))
+    exchange = _collect(
+        channel, envelope.request(plan.encode(), stage=stage), waiting, only=only, skip=set(skip)
+    )
     replies: dict[Node, bytes | Failure] = {
         node: channel.read(reply) for node, reply in exchange.answers.items()
     }
-    return sort_answers(exchange.asked, replies, plan, accept_flagged=accept_flagged)
+    return sort_answers(exchange.asked, replies, plan, accept_flagged=accept_flagged, stage=stage)
 
 
 def _collect(

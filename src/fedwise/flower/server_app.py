@@ -32,7 +32,9 @@ __all__ = ["Absence", "Federation", "select_federation"]
 
 _LOG = logging.getLogger("flwr")
 #: Keywords of `select_federation` that only the release phase reads.
-_ASKING = {"poll": 1.0, "accept_flagged": False, "epsilon": 1.0, "delta": 1e-5}
+_ASKING: dict[str, Any] = {
+    "poll": 1.0, "accept_flagged": False, "epsilon": 1.0, "delta": 1e-5, "stages": None, "shortlist": {},
+}  # fmt: skip
 
 
 class Federation(_Federation):
@@ -144,7 +146,9 @@ def select_federation(
         Choose again after every so many rounds; nodes that connected since are asked first. Default 0: never.
     seed, options
         For `fedwise.select`: weights, constraints, estimator, method and the like; ``accept_flagged=True`` uses
-        releases that fail the consistency screen; ``poll``: seconds between looks at the Grid.
+        releases that fail the consistency screen; ``poll``: seconds between looks at the Grid;
+        ``stages=[0.1, 1.0]``: everybody answers at a total ε of 0.1, and only nodes on a shortlist get a second
+        question; ``shortlist``: keywords of `fedwise.shortlist` such as ``{"most": 10}``.
     select
         Another function of (pool, k, seed=…, **options) that returns a `Selection`.
 
@@ -159,7 +163,10 @@ def select_federation(
     least = choice.least(min_releases)
     waiting = Waiting(timeout, grace, least, max(expected or 0, least), own["poll"], _LOG)
     flagged, turnover = own["accept_flagged"], Turnover(substitutes, reselect)
-    gathered = gather(FlowerChannel(grid), request, waiting, least=least, accept_flagged=flagged, save=save)
+    gathered = gather(
+        FlowerChannel(grid), request, waiting, least=least, accept_flagged=flagged, save=save,
+        again=lambda pool: choice.shortlist(pool, own["shortlist"]),
+    )  # fmt: skip
     return Federation(grid, gathered, choice, waiting, turnover=turnover, accept_flagged=flagged)
 
 
@@ -167,6 +174,12 @@ def _request(plan: Plan | Schema | str | Path, own: Mapping[str, Any], caller: M
     if isinstance(plan, Plan):
         if (own["epsilon"], own["delta"]) != (_ASKING["epsilon"], _ASKING["delta"]):
             raise FedwiseError("epsilon and delta must not be given beside a plan, which has its own")
+        if own["stages"] is not None:
+            raise FedwiseError(
+                "stages must not be given beside a plan; make it with fw.plan(..., stages=[0.1, 1.0])"
+            )
         return plan
     schema = plan if isinstance(plan, Schema) else Schema.load(beside(plan, caller))
-    return make_plan(schema, epsilon=own["epsilon"], delta=own["delta"])
+    stages = own["stages"]
+    epsilon = stages[-1] if stages and own["epsilon"] == _ASKING["epsilon"] else own["epsilon"]
+    return make_plan(schema, epsilon=epsilon, delta=own["delta"], stages=stages)

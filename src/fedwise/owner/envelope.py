@@ -19,9 +19,10 @@ PROTOCOL = 2
 T = TypeVar("T")
 
 
-class _Request(msgspec.Struct, frozen=True):
+class _Request(msgspec.Struct, frozen=True, omit_defaults=True):
     protocol: int
     plan: msgspec.Raw
+    stage: int = 1
 
 
 class _Answer(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -45,15 +46,21 @@ class Answer(NamedTuple):
     data_version: int | None = None
 
 
-def request(plan: bytes) -> bytes:
-    """What a coordinator sends: the plan, public JSON."""
-    return msgspec.json.encode(_Request(PROTOCOL, msgspec.Raw(plan)))
+def request(plan: bytes, *, stage: int = 1) -> bytes:
+    """What a coordinator sends: the plan, public JSON, and which stage of it is asked."""
+    return msgspec.json.encode(_Request(PROTOCOL, msgspec.Raw(plan), stage))
 
 
 def read_request(data: bytes) -> bytes | None:
     """The plan's bytes, or None when this is no request of this protocol."""
     found = _read(data, _Request)
     return bytes(found.plan) if found is not None and found.protocol == PROTOCOL else None
+
+
+def read_stage(data: bytes) -> int:
+    """Which stage of the plan a request asks for."""
+    found = _read(data, _Request)
+    return 1 if found is None else found.stage
 
 
 def released(release: bytes, *, data_version: int | None = None) -> bytes:

@@ -224,9 +224,11 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """The schema the owner agreed to."""
         return Schema.load(self.schema)
 
-    def check(self, plan: Plan) -> None:
-        """Accept a plan, or raise `Declined`. Looks at no data."""
-        if not plan.epsilon <= self.max_epsilon:
+    def check(self, plan: Plan, *, stage: int = 1) -> None:
+        """Accept a stage of a plan, or raise `Declined`. Looks at no data."""
+        if not 1 <= stage <= max(len(plan.staged), 1):
+            raise Declined(Refusal.UNREADABLE)
+        if not plan.stage(stage).epsilon <= self.max_epsilon:
             raise Declined(Refusal.EPSILON)
         if not plan.delta <= self.max_delta:
             raise Declined(Refusal.DELTA)

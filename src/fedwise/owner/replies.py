@@ -15,6 +15,7 @@ from . import envelope
 from .answer import answer
 from .archive import Archive
 from .policy import Declined, Policy, Refusal
+from .question import Question
 from .release import Release, release
 
 
@@ -54,7 +55,8 @@ def reply_to(
         return terms[-1]
 
     try:
-        made = _answer(envelope.read_request(request or b""), remember, data, log)
+        stage = envelope.read_stage(request or b"")
+        made = _answer(envelope.read_request(request or b""), remember, data, log, stage)
         return Reply(envelope.released(made.encode(), data_version=terms[-1].data_version), made, terms[-1])
     except Declined as refused:
         log.warning("fedwise: declined a plan: %s", refused.refusal.sentence)
@@ -72,6 +74,7 @@ def _answer(
     find: Callable[[Plan], Policy],
     data: Callable[[Policy], FrameLike],
     log: logging.Logger,
+    stage: int,
 ) -> Release:
     """Check the plan against the policy, and answer it as `fedwise release` does."""
     try:
@@ -80,7 +83,7 @@ def _answer(
         raise Declined(Refusal.UNREADABLE) from None
     try:
         policy = find(plan)
-        policy.check(plan)
+        policy.check(plan, stage=stage)
     except Declined:
         raise
     except FedwiseError as cause:
@@ -95,7 +98,10 @@ def _answer(
             simulated=True,
             seed=policy.simulated_seed,
             data_version=policy.data_version,
+            stage=stage,
         )
+    if stage > 1:
+        log.info("fedwise: %s", Question.of(plan, stage=stage).sentence)
     try:
         made = answer(
             plan,
@@ -104,6 +110,7 @@ def _answer(
             ledger=policy.open_ledger,
             archive=Archive(policy.ledger),
             data_version=policy.data_version,
+            stage=stage,
         )
     except BudgetExceeded as cause:
         log.warning("fedwise: %s", cause)
