@@ -12,7 +12,7 @@ Every client has up to `ROWS` training images, its label shares drawn from a Dir
 Features come from a public codebook: mean absolute Laplacian of 4 × 4 blocks, 20 k-means codes fitted on the first
 5,000 test images without their labels, and the sharpness of an image in fixed bins. A small network is then trained by
 FedAvg on the chosen ten, on all thirty and on random tens, on 14 × 14 pixels, and tested on the last 5,000 clean test
-images. Each client trains on 600 of its images, drawn once (`--rows`). Lines are written as they come; a run that was
+images. Each client trains on 900 of its images, drawn once (`--rows`). Lines are written as they come; a run that was
 stopped goes on.
 
 Extractor and number of codes were chosen on seeds 0 to 2 by who was selected; seeds from 10 on are reported.
@@ -117,14 +117,13 @@ def pool_of(data: dict[str, Any], book: Codebook, epsilon: float, seed: int) -> 
 
 
 def network(_: int) -> Any:
-    """Two convolutions on 14 × 14 pixels, one layer of scores."""
-    import torch
+    """One convolution on 14 × 14 pixels, one layer of scores."""
     from torch import nn
 
     return nn.Sequential(
-        nn.Unflatten(1, (1, 14, 14)), nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(8, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(16 * 9, 10),
-    ).to(torch.float32)  # fmt: skip
+        nn.Unflatten(1, (1, 14, 14)), nn.Conv2d(1, 8, 4, stride=2, padding=1), nn.ReLU(), nn.Flatten(),
+        nn.Linear(8 * 49, 10),
+    )  # fmt: skip
 
 
 def rows_of(x: np.ndarray, y: np.ndarray) -> Rows:
@@ -151,7 +150,7 @@ def trained(
         some = np.random.default_rng(seed).permutation(len(data[name][2]))[:rows]
         parts[name] = rows_of(data[name][1][some], data[name][2][some])
     whole = sum(len(part) for part in parts.values())
-    asked = Instruction(LocalSettings(lr=2e-3, batch=64))
+    asked = Instruction(LocalSettings(lr=5e-3, batch=64, epochs=2))
     now = model.initial(seed)
     for number in range(1, rounds + 1):
         updates = [
@@ -171,9 +170,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0])
-    parser.add_argument("--random", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--rows", type=int, default=600, help="images of a client that it trains on")
+    parser.add_argument("--random", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--rows", type=int, default=900, help="images of a client that it trains on")
     parser.add_argument("--spoilt", nargs="+", default=["joint", "single"], choices=list(KINDS))
     parser.add_argument("-o", "--output", type=Path, default=Path("digits.csv"))
     asked = parser.parse_args()

@@ -224,3 +224,29 @@ def test_rows_with_an_other_target_are_left_out(prepared: str) -> None:
     )
     assert sum(len(part) for part in (*prepare({"c": rows}, schema).train.values(),)) < 230
     assert Encoder(schema).encode(rows).y.shape == (230,)
+
+
+@pytest.mark.parametrize(("kind", "metric"), [("classes", "macro_f1"), ("number", "rmse")])
+def test_rehearsals_of_classes_and_numbers(kind: str, metric: str) -> None:
+    plan = fw.plan(SCHEMAS[kind], 20.0)
+    pool = fw.Pool.of(
+        fw.release(plan, rows, client=name, simulated=True, seed=i)
+        for i, (name, rows) in enumerate(frames().items())
+    )
+    settings = fw.Training(rounds=3, lr=0.01, model="8")
+    found = fw.rehearse(pool, ["c0", "c1"], settings, random=1, stages=2, judged=500)
+    assert metric in found.headline()
+    assert math.isfinite(found.value(metric))
+    assert "macro" in found.verdict() or "RMSE" in found.verdict()
+
+
+def test_doubles_of_a_column_with_a_level_called_other() -> None:
+    from fedwise.doubling.values import Values
+
+    schema = fw.Schema(
+        (fw.Column("R", "feature", levels=("a", "other")), fw.Column("Y", "target", levels=(0, 1)))
+    )
+    codes = np.array([[0, 0], [1, 1]], dtype=np.int16)
+    frame, told = Values(schema).frame(codes, np.random.default_rng(0))
+    assert frame["R"].to_list() == ["a", "other"]
+    assert np.array_equal(told, codes)

@@ -228,6 +228,14 @@ def _codes(column: Column, rows: pl.DataFrame) -> Records:
         return encode_column(column, rows)
     except DataError:
         pass
+    if column.levels is not None and "other" in column.levels:
+        # The extra level below would be called as one of its own.
+        known = (
+            rows.get_column(_sources(column)[0]).cast(pl.String).is_in(column.levels).fill_null(value=False)
+        )
+        codes = np.full(rows.height, -1, np.int16)
+        codes[known.to_numpy()] = encode_column(column, rows.filter(known))
+        return codes
     # With an extra level for what would stop, and that level taken back.
     lenient = msgspec.structs.replace(column, missing="other", unknown="other")
     codes = encode_column(lenient, rows)

@@ -22,6 +22,7 @@ from ..estimation import Releases
 from ..estimation.estimates import Estimates
 from ..training.encoding import Encoder, Rows
 from ..training.federation import Prepared
+from .drawn_judges import DrawnJudges
 from .fission import fission
 from .judging import Judges
 
@@ -99,18 +100,20 @@ class Stage:
         return self.encoder.encode(self.drawer.frame(client, count), client=client)
 
     @cached_property
-    def judges(self) -> Judges:
+    def judges(self) -> Judges | DrawnJudges:
         """The target population, each of its records with its chance of the positive class."""
         return self._population(self._judging, self.judged, "judge")
 
     @cached_property
     def own(self) -> Judges | None:
         """The same population as the doubles' half of the noise shows it; none without noise. See `reliability`."""
-        if self._trained is self._judging:
+        if self._trained is self._judging or self.encoder.task.kind != "binary":
             return None
-        return self._population(self._trained, min(self.judged, _OWN), "own")
+        found = self._population(self._trained, min(self.judged, _OWN), "own")
+        assert isinstance(found, Judges)  # two classes
+        return found
 
-    def _population(self, estimates: Estimates, records: int, what: str) -> Judges:
+    def _population(self, estimates: Estimates, records: int, what: str) -> Judges | DrawnJudges:
         """People of the target from one half of the noise.
 
         Their records are the model's own. Fitted to the tables' counts one by one, as a double's are, they would lose
@@ -124,6 +127,8 @@ class Stage:
         rows = model.sample(records, sweeps=_FRESH, seed=_seed(self.seed, 1, what))
         rng = np.random.default_rng(_seed(self.seed, 3, what))
         frame, rows = drawer.values.frame(rows, rng, scaled_columns(drawer.values, model, shares))
+        if self.encoder.task.kind != "binary":
+            return DrawnJudges(self.encoder.encode(frame), self.encoder.task, self.encoder.attributes)
         target = estimates.schema.target
         # Records whose target is neither class are left out, as the encoder leaves them out.
         chance = model.chances(rows, target)[rows[:, target] < 2, :2]

@@ -26,12 +26,13 @@ from ..training.local import predict
 from ..training.model import Model, Vector
 from ..training.settings import Training
 from ..training.simulate import Config, Progress, simulate
+from .drawn_judges import DrawnJudges
 from .judging import GroupRates, corrected, mean_rates, reliability
 from .performance import Performance
 from .stage import JUDGED, Stage
 
 #: Metrics of learning curves.
-_CURVES = ("auc", "loss", "accuracy", "balanced_accuracy")
+_CURVES = ("auc", "macro_auc", "macro_f1", "rmse", "loss", "accuracy", "balanced_accuracy")
 #: Points of a learning curve.
 _POINTS = 10
 #: Threads that train; the kernels hold no lock.
@@ -264,13 +265,13 @@ def performance(
 def judged(stage: Stage, clients: Sequence[str], config: Config) -> Trained:
     """Train one federation on a stage's doubles, and let the stage's judges look at it along the way."""
     judges, own = stage.judges, stage.own
-    model = Model.named(config.model, stage.encoder.width)
+    model = Model.named(config.model, stage.encoder.width, stage.encoder.task)
     every = max(1, config.rounds // _POINTS)
     points: dict[int, dict[str, float]] = {}
 
     def scores(now: Progress) -> Vector:
         found = predict(model, now.parameters, judges.rows, engine=config.engine)
-        if own is None:
+        if own is None or isinstance(judges, DrawnJudges):
             return found
         of_own = predict(model, now.parameters, own.rows, engine=config.engine)
         return corrected(found, reliability(judges, found, own, of_own))
@@ -283,7 +284,7 @@ def judged(stage: Stage, clients: Sequence[str], config: Config) -> Trained:
     final, groups = judges.measure(scores(done))
     points[config.rounds] = final
     curve: dict[str, tuple[float, ...]] = {"round": tuple(map(float, sorted(points)))}
-    for metric in _CURVES:
+    for metric in (name for name in _CURVES if name in final):
         curve[metric] = tuple(points[number][metric] for number in sorted(points))
     return Trained(final, curve, tuple(groups))
 
