@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import FedwiseError
 from ..estimation import estimate
 from ..objective.pfl import loss
-from ..pool.card import quality
+from ..pool.card import quick_quality
 from ..pool.pool import Pool
 from ..search.selection import Selection
 
@@ -20,8 +19,6 @@ NOISY_CHANCE = 0.5
 ENOUGH_ERRORS = 2.0
 #: Random federations it is compared with.
 RANDOM = 50
-#: A pool this large takes seconds to judge; `fedwise inspect --quality` does it.
-MOST_JUDGED = 200
 
 
 def summarise(selection: Any, pool: Pool) -> list[tuple[int, str]]:
@@ -36,6 +33,7 @@ def summarise(selection: Any, pool: Pool) -> list[tuple[int, str]]:
     lines.append(
         (logging.INFO, f"spent by each of {len(pool)} clients: {spent}; edition {plan.number}; {pool.label}")
     )
+    lines += [(logging.INFO, note) for note in selection.alerts if not note.startswith("release of ")]
     lines += _quality(selection, pool)
     reason = within_noise(selection, pool)
     if reason:
@@ -92,12 +90,9 @@ def _stability(selection: Selection) -> str:
 
 
 def _quality(selection: Selection, pool: Pool) -> list[tuple[int, str]]:
-    if len(pool) > MOST_JUDGED or not pool.private:
+    cards = quick_quality(pool)
+    if cards is None:
         return [(logging.INFO, "quality was not checked; see: fedwise inspect --quality")]
-    try:
-        cards = quality(pool)
-    except FedwiseError as cause:
-        return [(logging.INFO, f"quality was not checked: {cause}")]
     suspects = sorted(name for name in selection.clients if cards[name].suspect)
     if suspects:
         return [
@@ -106,4 +101,6 @@ def _quality(selection: Selection, pool: Pool) -> list[tuple[int, str]]:
                 f"the records of {', '.join(suspects)} look spoilt; see: fedwise inspect --quality",
             )
         ]
-    return [(logging.INFO, "quality: no member is suspect")]
+    doubtful = sorted(name for name in selection.clients if cards[name].doubtful)
+    doubts = f"; in doubt: {', '.join(doubtful)}" if doubtful else ""
+    return [(logging.INFO, f"quality: no member is suspect{doubts}")]

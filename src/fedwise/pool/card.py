@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from ..errors import PoolError
+from ..errors import FedwiseError, PoolError
 from ..schema.schema import Schema
 from .attenuation import Shares
 from .outliers import LEAST_CLIENTS
@@ -38,6 +38,8 @@ _STATED = {
     "shifted": "",
     "size": "",
 }
+#: A pool larger than this takes seconds to judge.
+MOST_JUDGED = 200
 #: Entries that state a fact and accuse nobody.
 FACTS = ("shifted", "size")
 #: Beyond this many standard errors a population is called unlike the others'.
@@ -218,6 +220,16 @@ def quality(pool: Pool) -> dict[str, Card]:
             name, float(shares.sizes[i]), tuple(entries), _verdict(entries, known=known), known
         )
     return cards
+
+
+def quick_quality(pool: Pool) -> dict[str, Card] | None:
+    """The cards where they take about a second; ``None`` for large pools, exact counts and several targets."""
+    if len(pool) > MOST_JUDGED or not pool.private:
+        return None
+    try:
+        return quality(pool)
+    except FedwiseError:
+        return None
 
 
 def _facts(shares: Shares, schema: Schema) -> list[list[Entry]]:

@@ -11,6 +11,7 @@ import numpy as np
 from ..estimation.estimates import Estimates
 from ..objective.pfl import loss
 from ..planning import Plan
+from ..pool.card import CLIENT_FALSE_DOUBT, Card
 from ..pool.pool import Pool
 from ..search.selection import Selection
 from .labels import RELEASES, TRAINING, Label
@@ -113,10 +114,36 @@ def noted_by_search(selection: Selection, *, releases: bool) -> list[Notice]:
         if head in ("not private", "simulated") or (about_release and releases):
             continue
         found.append(Notice(level="warning", title=head, text=_sentence(rest or head)))
-    if not releases:
-        for alert in selection.alerts:
-            head, _, rest = alert.partition(": ")
+    for alert in selection.alerts:
+        head, _, rest = alert.partition(": ")
+        if not head.startswith("release of "):
+            found.append(Notice(level="note", title=head, text=_sentence(rest or head)))
+        elif not releases:
             found.append(Notice(level="note", title=f"{head} is unusual", text=_sentence(rest or head)))
+    return found
+
+
+def spoilt_records(selection: Selection, cards: Mapping[str, Card]) -> list[Notice]:
+    """Clients whose quality card accuses them: members first of all, the others as a note."""
+    found = [
+        Notice(
+            level="warning" if name in selection.clients else "note",
+            title=f"the records of {name} look spoilt",
+            text=f"{_sentence(card.verdict)} An honest client unlike all others can look so too: ask its owner.",
+        )
+        for name, card in cards.items()
+        if card.suspect
+    ]
+    doubtful = [name for name in selection.clients if name in cards and cards[name].doubtful]
+    doubtful = [name for name in doubtful if not cards[name].suspect]
+    if doubtful:
+        found.append(
+            Notice(
+                level="note",
+                title=f"quality of {', '.join(doubtful)} is in doubt",
+                text=f"Of honest clients {CLIENT_FALSE_DOUBT:.0%} are by chance; see fedwise inspect --quality.",
+            )
+        )
     return found
 
 

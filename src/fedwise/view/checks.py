@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ..estimation.estimates import Estimates
 from ..planning import Plan
+from ..pool.card import quick_quality
 from ..pool.pool import Pool
 from ..search.selection import Selection
 from . import alerts
@@ -105,11 +106,17 @@ def _release_checks(selection: Selection, at_hand: Evidence, label: Label) -> li
     other = None
     if estimates is not None and selection.objective == "pfl":
         other = alerts.other_loss(estimates, selection)
+    cards = quick_quality(pool) if pool is not None else None
     checks = [
         Check(
             "whether releases fail the screen or are unusual",
             alerts.screened_releases(selection, pool) if pool is not None else None,
             _NAME_RELEASES,
+        ),
+        Check(
+            "whether the records of clients look spoilt",
+            alerts.spoilt_records(selection, cards) if cards is not None else None,
+            _NAME_RELEASES if pool is None else "run fedwise inspect --quality",
         ),
         Check(
             "whether the releases give the selection's loss",

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..estimation.estimates import Estimates
+from ..pool.card import quick_quality
 from ..pool.pool import Pool
 from .state_map import tiles
 
@@ -24,6 +25,7 @@ class PoolRow(msgspec.Struct, frozen=True, kw_only=True):
     noise: float
     flag: str | None
     alert: str | None
+    suspect: str | None
     tile: tuple[int, int, str] | None
 
 
@@ -35,6 +37,7 @@ def pool_rows(pool: Pool, estimates: Estimates, alone: npt.NDArray[np.float64]) 
     alerts: dict[str, list[str]] = {}
     for alert in pool.alerts:
         alerts.setdefault(alert.client, []).append(alert.reason)
+    cards = quick_quality(pool) or {}
     places = {tile.client: (tile.row, tile.column, tile.code) for tile in tiles(estimates.clients, ())}
     return [
         PoolRow(
@@ -44,6 +47,7 @@ def pool_rows(pool: Pool, estimates: Estimates, alone: npt.NDArray[np.float64]) 
             noise=float(noise) / max(float(total), 1.0),
             flag=flags.get(name),
             alert="; ".join(alerts.get(name, ())) or None,
+            suspect=cards[name].verdict if name in cards and cards[name].suspect else None,
             tile=places.get(name),
         )
         for name, total, row, noise in zip(estimates.clients, estimates.totals, alone, typical, strict=True)

@@ -80,7 +80,7 @@ export function table(host, filter, more, pool, onPress) {
       const bar = ["signal", "direct_bias", "proxy_bias", "redundancy"].map((key) => element("i", { class: key }));
       const line = element(
         "tr", {},
-        element("th", { scope: "row" }, press, row.flag ? element("small", { title: row.flag }, "flagged") : row.alert ? element("small", { title: row.alert }, "unusual") : null),
+        element("th", { scope: "row" }, press, row.flag ? element("small", { title: row.flag }, "flagged") : row.suspect ? element("small", { title: row.suspect }, "suspect") : row.alert ? element("small", { title: row.alert }, "unusual") : null),
         now,
         element("td", { class: "n" }, number(row.records, 0)),
         ...row.terms.map((value) => element("td", { class: "n" }, number(value, 3))),
