@@ -192,13 +192,13 @@ def show(selection: Selection, output: Path | None) -> None:
     if selection.rehearsal is not None:
         from ..objective.metric import parse
 
-        columns = ("metric", "expected", "random", "all", "beside random")
+        columns = ("metric", "expected", "random", "all")
         rows = [
-            (parse(m.metric).label, _plain(m.value), _plain(m.random), _plain(m.everyone), m.beside_random)
+            (parse(m.metric).label, _plain(m.value), _plain(m.random), _plain(m.everyone))
             for m in selection.rehearsal.metrics
         ]
         title = "rehearsal on artificial doubles" + (", cut short" if selection.rehearsal.shortened else "")
-        print_table(title, columns, rows, right=columns[1:4])
+        print_table(title, columns, rows, right=columns[1:])
     if selection.sizes:
         print_table(
             "sizes",
