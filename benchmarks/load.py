@@ -1,11 +1,12 @@
 """Load: many releases, many nodes, many users, each with its answers checked.
 
     python benchmarks/load.py                        everything, some minutes
-    python benchmarks/load.py --part pool            one part: pool, nodes or explorer
+    python benchmarks/load.py --part pool            one part: pool, nodes, twice or explorer
     python benchmarks/load.py --json                 one JSON object on stdout
 
 Bounds (exit code 1 when one fails): 10,000 releases of the income plan loaded and screened in 60 s and 2 GB;
-1,000 nodes answer one plan in process and every one is pooled, charged once and chosen from rightly; 50 users
+1,000 nodes answer one plan in process and every one is pooled, charged once and chosen from rightly; asked in two
+stages, they take 60 s of processor time; 50 users
 ask the explorer at the same time and no answer differs from the one computed alone. Each part runs in a
 process of its own, so that its peak memory is its own.
 """
@@ -38,13 +39,15 @@ from fedwise.owner.release import NoisyTable, Release
 from fedwise.owner.tables import count
 from fedwise.planning import Plan
 
-SIZES = {"pool": 10_000, "nodes": 1_000, "explorer": 50}
+SIZES = {"pool": 10_000, "nodes": 1_000, "twice": 1_000, "explorer": 50}
 #: Greatest value allowed.
 BOUNDS = {
     "pool_seconds": 60.0,
     "pool_peak_mb": 2048.0,
     "pool_flagged": 0,
     "nodes_wrong": 0,
+    "twice_wrong": 0,
+    "twice_cpu_seconds": 60.0,
     "explorer_wrong": 0,
 }
 #: Kinds of client a pool is made of; more would only take longer to count.
@@ -152,20 +155,10 @@ def measure_nodes(number: int, *, k: int = 10, **options: Any) -> dict[str, Any]
     from fedwise.owner.ledger import Ledger
 
     logging.getLogger("flwr").setLevel(logging.WARNING)  # two lines for every node otherwise
-    schema = open_schema()
-    plan = fw.plan(schema)
+    plan = fw.plan(open_schema())
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        (root / "schema.toml").write_text(schema.to_toml())
-        frames = [people(schema, 400 + 100 * kind, kind) for kind in range(KINDS)]
-        homes = [root / f"n{i:04}" for i in range(number)]
-        for i, home in enumerate(homes):
-            home.mkdir()
-            frames[i % KINDS].write_parquet(home / "rows.parquet")
-            (home / "policy.toml").write_text(
-                f'client = "{home.name}"\nschema = "../schema.toml"\ndata = "rows.parquet"\n'
-                'max_epsilon = 1.0\nledger = "book.db"\n'
-            )
+        homes = make_owners(root, number, budget=1.0)
         grid = InProcessGrid(release_app(), [{"policy": str(home / "policy.toml")} for home in homes])
         marks: list[tuple[float, float]] = []
 
@@ -203,6 +196,63 @@ def measure_nodes(number: int, *, k: int = 10, **options: Any) -> dict[str, Any]
         "nodes_peak_mb": peak,
         "nodes_wrong": int(wrong),
         "nodes_federation": list(direct.clients),
+    }
+
+
+def make_owners(root: Path, number: int, *, budget: float) -> list[Path]:
+    """A folder for each owner, with rows, policy and room in a ledger."""
+    schema = open_schema()
+    (root / "schema.toml").write_text(schema.to_toml())
+    frames = [people(schema, 400 + 100 * kind, kind) for kind in range(KINDS)]
+    homes = [root / f"n{i:04}" for i in range(number)]
+    for i, home in enumerate(homes):
+        home.mkdir()
+        frames[i % KINDS].write_parquet(home / "rows.parquet")
+        (home / "policy.toml").write_text(
+            f'client = "{home.name}"\nschema = "../schema.toml"\ndata = "rows.parquet"\n'
+            f'max_epsilon = 1.0\nledger = "book.db"\nbudget_epsilon = {budget}\nbudget_delta = 2e-5\n'
+        )
+    return homes
+
+
+def measure_twice(number: int, *, k: int = 10) -> dict[str, Any]:
+    """A question at ε = 0.1 to all nodes in this process, a second one to a tenth of them, then the choice."""
+    from fedwise.coordinator.choice import Choice
+    from fedwise.coordinator.gathering import gather
+    from fedwise.coordinator.inquiry import Waiting, inquire
+    from fedwise.flower import InProcessGrid, release_app
+    from fedwise.flower.channel import FlowerChannel
+    from fedwise.owner.ledger import Ledger
+
+    for name in ("flwr", "fedwise"):
+        logging.getLogger(name).setLevel(logging.ERROR)  # several lines for every node otherwise
+    first, second = (fw.plan(open_schema(), epsilon=epsilon) for epsilon in (0.1, 0.9))
+    with tempfile.TemporaryDirectory() as folder:
+        homes = make_owners(Path(folder), number, budget=2.0)
+        grid = InProcessGrid(release_app(), [{"policy": str(home / "policy.toml")} for home in homes])
+        channel, waiting = FlowerChannel(grid), Waiting(3600.0, None, number, number, 0.05)
+        began, worked = time.perf_counter(), time.process_time()
+        pool = gather(channel, first, waiting, least=number)
+        likely = fw.select(pool.pool, max(number // 10, k), method="greedy", evidence="none").clients
+        again = inquire(channel, second, waiting, only=[pool.nodes[name] for name in likely])
+        both = fw.Pool.of(
+            [*(made for made in pool.releases if made.client in likely), *again.releases.values()]
+        )
+        chosen = Choice(k, 0, None, {"evidence": "none"}).of(both)
+        seconds, work = time.perf_counter() - began, time.process_time() - worked
+        charged = {home.name: len(Ledger(home / "book.db").history()) for home in homes}
+        wrong = (
+            len(pool.absent)
+            + len(again.absent)
+            + sum(count != 1 + (name in likely) for name, count in charged.items())
+            + (not set(chosen.clients) <= set(likely))
+        )
+    return {
+        "twice_nodes": number,
+        "twice_seconds": seconds,
+        "twice_cpu_seconds": work,
+        "twice_wrong": int(wrong),
+        "twice_peak_mb": peak_mb(),
     }
 
 
@@ -344,7 +394,12 @@ def _peak_of(pid: int) -> float:
     return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), float("nan"))
 
 
-MEASURES = {"pool": measure_pool, "nodes": measure_nodes, "explorer": measure_explorer}
+MEASURES = {
+    "pool": measure_pool,
+    "nodes": measure_nodes,
+    "twice": measure_twice,
+    "explorer": measure_explorer,
+}
 
 
 def main() -> int:
