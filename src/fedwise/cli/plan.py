@@ -13,6 +13,22 @@ if TYPE_CHECKING:
     from ..schema.schema import Schema
 
 
+StagesOption = Annotated[
+    str,
+    typer.Option(
+        "--stages",
+        help="Total epsilon after each stage, such as 0.1,1: everybody answers the first, a shortlist the next.",
+    ),
+]
+EditionOption = Annotated[
+    int, typer.Option("--edition", help="2 and more ask the same tables again, of data that changed.")
+]
+PublicSampleOption = Annotated[
+    bool,
+    typer.Option("--public-sample", help="The file of --init is public: fill in domains from its values."),
+]
+
+
 def plan(
     context: typer.Context,
     schema: Annotated[
@@ -25,16 +41,8 @@ def plan(
     weights: Annotated[Path | None, typer.Option("--weights", help="weights.toml of the loss.")] = None,
     calibration: Annotated[str, typer.Option(help="tight, or rdp as in the paper.")] = "tight",
     allocation: Annotated[str, typer.Option(help="weighted, or uniform as in the paper.")] = "weighted",
-    stages: Annotated[
-        str,
-        typer.Option(
-            "--stages",
-            help="Total epsilon after each stage, such as 0.1,1: everybody answers the first, a shortlist the next.",
-        ),
-    ] = "",
-    edition: Annotated[
-        int, typer.Option("--edition", help="2 and more ask the same tables again, of data that changed.")
-    ] = 1,
+    stages: StagesOption = "",
+    edition: EditionOption = 1,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Where to write the plan (or draft).")
     ] = None,
@@ -42,12 +50,7 @@ def plan(
         Path | None,
         typer.Option("--init", help="Draft a schema from the column names and types of this data file."),
     ] = None,
-    public_sample: Annotated[
-        bool,
-        typer.Option(
-            "--public-sample", help="The file of --init is public: fill in domains from its values."
-        ),
-    ] = False,
+    public_sample: PublicSampleOption = False,
     force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
