@@ -127,3 +127,21 @@ def test_a_schema_without_a_feature_has_direct_bias_alone() -> None:
     found = fw.select(pool_of(schema), 3)
     assert found.terms.signal == found.terms.proxy_bias == 0
     assert found.terms.direct_bias > 0
+
+
+def test_the_command_line_names_a_task(tmp_path: Path) -> None:
+    import json
+
+    from typer.testing import CliRunner
+
+    from fedwise.cli.main import app
+
+    plan = fw.plan(BOTH, 5.0)
+    for i in range(4):
+        made = fw.release(plan, rows(i), client=f"c{i}", simulated=True, seed=i)
+        made.save(tmp_path / f"c{i}.release.json")
+    done = CliRunner().invoke(app, ["select", str(tmp_path), "-k", "2", "--task", "U", "--json"])
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["targets"] == ["U"]
+    missing = CliRunner().invoke(app, ["select", str(tmp_path), "-k", "2", "--task", "W"])
+    assert isinstance(missing.exception, SchemaError)
