@@ -93,6 +93,19 @@ def test_a_substitute_must_be_online_and_a_smaller_federation_goes_on(channel, p
     assert set(federation.clients) == set(stay)
 
 
+def test_a_member_that_nobody_can_replace_stays_one(channel, plan, caplog):
+    federation = form(channel, plan, turnover=Turnover(substitutes=1))
+    first, second, third = federation.clients
+    others = sorted(set(NAMES) - {first, second, third})
+    channel.offline |= set(others[1:])
+    with caplog.at_level(logging.WARNING, logger="fedwise"):
+        federation.after_round({first: "no answer in time", second: "no answer in time"})
+    assert set(federation.clients) == {second, third, others[0]}
+    assert f"nobody can replace {second}" in caplog.text
+    federation.after_round({})
+    assert [(c.kind, c.client) for c in federation.changes] == [("left", first), ("came", others[0])]
+
+
 def test_rounds_count_strikes_and_choose_again(channel, plan):
     federation = form(channel, plan, turnover=Turnover(substitutes=2, reselect=4))
     gone = federation.clients[0]

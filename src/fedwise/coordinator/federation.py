@@ -243,7 +243,7 @@ class Federation:
         limit = int(self.turnover.substitutes)
         left = {name: reason for name, reason in lost.items() if limit and self._strikes[name] >= limit}
         if left:
-            self._replace(left)
+            self._replace_if_possible(left)
         if every and self.rounds % every == 0:
             self.admit()
             self.reselect()
@@ -270,6 +270,18 @@ class Federation:
 
     def changed_members(self) -> None:
         """Called after the members changed; an adapter tells its engine."""
+
+    def _replace_if_possible(self, left: Mapping[str, str]) -> None:
+        """Replace as many as there are others to choose from; the rest stay members, for they may come back."""
+        away = self._away(self.pool.clients) | self._gone
+        free = [name for name in self.pool.clients if name not in self.members and name not in away]
+        able = dict(list(left.items())[: len(free)])
+        if able:
+            self._replace(able)
+        for name in left.keys() - able.keys():
+            self.waiting.log.warning(
+                "fedwise: nobody can replace %s; it is asked again in the next round", name
+            )
 
     def _replace(self, left: Mapping[str, str]) -> tuple[str, ...]:
         """Members that stay, and the best others of the pool in place of those that left."""
