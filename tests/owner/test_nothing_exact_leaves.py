@@ -17,6 +17,7 @@ import pytest
 
 import fedwise as fw
 from fedwise.errors import BudgetExceeded, DataError, FedwiseError
+from fedwise.owner.policy import Refusal
 from owner.guild import INCOMES, NAMES, RECORDS, SCHEMA, STRANGE, STRICT, write_inputs
 from owner.leak_walk import Secrets, Watch, repeated_cells
 
@@ -94,7 +95,31 @@ def test_cells_are_exact_no_more_often_than_noise_allows(
     ]
 
 
-# --- Over Flower ---------------------------------------------------------------------------------------------
+# --- Over engines --------------------------------------------------------------------------------------------
+
+
+def explode(context: Any) -> Any:
+    """Data that cannot be read, told with all that must not leave."""
+    raise ValueError(f"cannot parse {STRANGE} among {RECORDS} rows")
+
+
+def node_cases(
+    rows: pl.DataFrame, plan: fw.Plan
+) -> list[tuple[dict[str, Any], list[tuple[bytes, Refusal | None]], Any]]:
+    """Settings of a node, what it is asked with the refusal to expect, and where an app says its rows are."""
+    few = rows.head(2000)
+    other = fw.plan(fw.Schema.parse(SCHEMA), 0.7)
+    strict = fw.plan(fw.Schema.parse(STRICT), 0.3)
+    return [
+        ({"frame": rows}, [(plan.encode(), None), (plan.encode(), None), (other.encode(), Refusal.BUDGET),
+                           (strict.encode(), Refusal.SCHEMA), (b"{", Refusal.UNREADABLE)], None),
+        ({"frame": rows, "max_epsilon": 0.5}, [(plan.encode(), Refusal.EPSILON)], None),
+        ({"frame": rows.drop("SEX")}, [(plan.encode(), Refusal.FAILED)], None),
+        ({"frame": few.with_columns(pl.lit(INCOMES[0]).alias("AGE"))}, [(plan.encode(), Refusal.FAILED)], None),
+        ({"frame": few.with_columns(pl.lit(NAMES[0]).alias("INCOME"))}, [(plan.encode(), Refusal.FAILED)], None),
+        ({"frame": few, "data": "nowhere.parquet"}, [(plan.encode(), Refusal.FAILED)], None),
+        ({"frame": few, "data": None}, [(plan.encode(), Refusal.FAILED)], explode),
+    ]  # fmt: skip
 
 
 def test_flower_messages(home: Path, rows: pl.DataFrame, plan: fw.Plan, secrets: Secrets) -> None:
@@ -105,25 +130,9 @@ def test_flower_messages(home: Path, rows: pl.DataFrame, plan: fw.Plan, secrets:
     from flwr.common.serde import message_to_proto, recorddict_to_proto
 
     from fedwise.flower import InProcessGrid, release_app, wire
-    from fedwise.owner.policy import Refusal
-
-    def explode(context: Any) -> Any:
-        raise ValueError(f"cannot parse {STRANGE} among {RECORDS} rows")
 
     inputs = write_inputs(home, rows, plan)
-    few = rows.head(2000)
-    other = fw.plan(fw.Schema.parse(SCHEMA), 0.7)
-    strict = fw.plan(fw.Schema.parse(STRICT), 0.3)
-    cases: list[tuple[dict[str, Any], list[tuple[bytes, Refusal | None]], Any]] = [
-        ({"frame": rows}, [(plan.encode(), None), (plan.encode(), None), (other.encode(), Refusal.BUDGET),
-                           (strict.encode(), Refusal.SCHEMA), (b"{", Refusal.UNREADABLE)], None),
-        ({"frame": rows, "max_epsilon": 0.5}, [(plan.encode(), Refusal.EPSILON)], None),
-        ({"frame": rows.drop("SEX")}, [(plan.encode(), Refusal.FAILED)], None),
-        ({"frame": few.with_columns(pl.lit(INCOMES[0]).alias("AGE"))}, [(plan.encode(), Refusal.FAILED)], None),
-        ({"frame": few.with_columns(pl.lit(NAMES[0]).alias("INCOME"))}, [(plan.encode(), Refusal.FAILED)], None),
-        ({"frame": few, "data": "nowhere.parquet"}, [(plan.encode(), Refusal.FAILED)], None),
-        ({"frame": few, "data": None}, [(plan.encode(), Refusal.FAILED)], explode),
-    ]  # fmt: skip
+    cases = node_cases(rows, plan)
     # Owners' directories hold their rows, which stay: files of that name are not walked.
     for number in range(len(cases)):
         inputs.append(home / f"n{number}" / "rows.parquet")
@@ -144,3 +153,36 @@ def test_flower_messages(home: Path, rows: pl.DataFrame, plan: fw.Plan, secrets:
     assert watch.walk(secrets) == []
     logged = [data for name, data in watch.blobs if name.startswith("log flwr")]
     assert any(b"ValueError" in data for data in logged)
+
+
+def test_nvflare_tasks(home: Path, rows: pl.DataFrame, plan: fw.Plan, secrets: Secrets) -> None:
+    pytest.importorskip("nvflare", reason="needs the extra nvflare")
+    from nvflare.apis.fl_constant import ReservedKey
+    from nvflare.apis.fl_context import FLContext
+    from nvflare.fuel.utils import fobs
+
+    from fedwise.nvflare import ReleaseExecutor, wire
+    from fedwise.owner import envelope
+    from owners import make_node
+
+    inputs = write_inputs(home, rows, plan)
+    cases = node_cases(rows, plan)
+    for number in range(len(cases)):
+        inputs.append(home / f"n{number}" / "rows.parquet")
+    with Watch(home, home.parent / "vault", inputs=inputs) as watch:
+        for number, (settings, questions, data) in enumerate(cases):
+            config = make_node(home, f"n{number}", **settings)
+            (home / f"n{number}" / "schema.toml").write_text(SCHEMA)
+            executor, context = ReleaseExecutor(policy=config["policy"], data=data or ""), FLContext()
+            context.set_prop(ReservedKey.IDENTITY_NAME, f"n{number}", private=False, sticky=False)
+            for question, wanted in questions:
+                sent = wire.carry(envelope.request(question))
+                result = executor.execute(wire.TASK, sent, context, None)
+                content = wire.read(result)
+                assert isinstance(content, bytes)
+                answer = envelope.read_answer(content)
+                assert answer is not None
+                assert answer.refusal is wanted, number
+                watch.note(f"task {number}", content)
+                watch.note(f"shareable {number}", fobs.dumps(dict(result)))
+    assert watch.walk(secrets) == []
