@@ -125,8 +125,18 @@ def test_undominated(points, front):
 MAY_IMPORT = {
     "objective": {"schema"},
     "estimation": {"schema", "objective", "planning"},
-    "pool": {"schema", "privacy", "objective", "planning", "owner", "estimation"},
-    "search": {"schema", "objective", "planning", "estimation", "pool", "certificate", "bounds"},
+    "pool": {"schema", "privacy", "objective", "planning", "owner", "estimation", "notebook"},
+    "search": {
+        "schema",
+        "objective",
+        "planning",
+        "owner",
+        "estimation",
+        "pool",
+        "certificate",
+        "bounds",
+        "notebook",
+    },
 }
 
 

@@ -84,6 +84,8 @@ class TrainingOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """Outcome of training, chosen federation first, baselines after it; gaps between the groups of every attribute."""
 
     scope: str
+    #: The first of `attributes`: the name that readers of 0.1.0's reports know.
+    attribute: str
     attributes: list[str]
     curves: list[Curve]
     final: list[Measure]
@@ -132,7 +134,10 @@ def outcome_of(runs: Runs, *, scope: str = "all") -> TrainingOutcome | None:
                         curves.append(curve)
     if not curves:
         return None
-    return TrainingOutcome(scope=SCOPES.get(scope, scope), attributes=attributes, curves=curves, final=final)
+    first = attributes[0] if attributes else ""
+    return TrainingOutcome(
+        scope=SCOPES.get(scope, scope), attribute=first, attributes=attributes, curves=curves, final=final
+    )
 
 
 def _tested(frame: pl.DataFrame, scope: str) -> pl.DataFrame:
