@@ -15,6 +15,7 @@ from ..errors import PoolError, nearest
 from ..estimation.estimates import Estimates
 from ..notebook import html_table, plot
 from ..owner.release import SUFFIX, Label, Release, label_of
+from ..owner.shortlisted import Shortlist
 from ..planning import Plan
 from .intake import Intake
 from .outliers import Counts
@@ -75,6 +76,8 @@ class Pool:
         scales = plan.sigmas if sigmas is None else sigmas
         self.sigmas = np.broadcast_to(scales, (len(self.clients), plan.layout.tables))
         self.spendings = tuple(spendings)
+        #: The shortlist kept beside the releases, by which a stage was asked; None where there is none.
+        self.shortlist: Shortlist | None = None
         self.cache: Cache[str, Estimates] = Cache()
         self.simulated = simulated
         self.charged = charged
@@ -124,6 +127,7 @@ class Pool:
             if progress is not None:
                 progress(done + 1, len(files))
         found = _pool(intake, accept_flagged=accept_flagged)
+        found.shortlist = _kept_shortlist(path, found)
         return found if task is None else found.for_target(task)
 
     @classmethod
@@ -281,6 +285,17 @@ def _pool(intake: Intake, *, accept_flagged: bool) -> Pool:
         alerts=found.alerts,
         sources=made.sources,
     )
+
+
+def _kept_shortlist(path: str | Path | Iterable[str | Path], pool: Pool) -> Shortlist | None:
+    """The shortlist in a directory of releases, if it is one of their plan."""
+    if not isinstance(path, str | Path):
+        return None
+    file = Path(path) / "shortlist.json"
+    if not file.is_file():
+        return None
+    found = Shortlist.load(file)
+    return found if found.plan_digest == pool.plan.digest else None
 
 
 def release_files(path: str | Path | Iterable[str | Path]) -> list[Path]:

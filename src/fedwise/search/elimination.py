@@ -98,7 +98,8 @@ def shortlist(
     stage = next_stage(pool)
     estimates = estimate(pool)
     sizes = parse_sizes(k, len(pool.clients))
-    rules, _ = seat(constraints or Constraints(), pool, max(sizes))
+    given = constraints or Constraints()
+    rules, _ = seat(given, pool, max(sizes))
     feasible = feasible_sizes(rules, estimates, sizes)
     goal = objective or usual_objective(estimates, weights_of(pool, weights), None)
     with Control(threads=threads, progress=progress) as control:
@@ -127,7 +128,7 @@ def shortlist(
         objective=goal.name,
         constraints=msgspec.to_builtins(rules.given()),
         seed=seed,
-        standings=_reasons(pool, stage, found, asked, rules),
+        standings=_reasons(pool, stage, found, asked, rules, given.exclude),
     )
 
 
@@ -295,7 +296,12 @@ def _able(pool: Pool, i: int, stage: int) -> bool:
 
 
 def _reasons(
-    pool: Pool, stage: int, found: Standings, asked: npt.NDArray[np.bool_], rules: Constraints
+    pool: Pool,
+    stage: int,
+    found: Standings,
+    asked: npt.NDArray[np.bool_],
+    rules: Constraints,
+    excluded: tuple[str, ...],
 ) -> tuple[Standing, ...]:
     """Every client with its reason, the asked ones and the largest chances first."""
     order = np.lexsort((np.arange(len(asked)), -found.chance, ~asked))
@@ -306,7 +312,9 @@ def _reasons(
             bool(asked[i]),
             float(found.share[i]),
             float(spent[i]),
-            _reason(pool, i, stage, found, bool(asked[i]), rules),
+            "its tables hold no more than noise, or its records look spoilt"
+            if pool.clients[i] in set(rules.exclude) - set(excluded)
+            else _reason(pool, i, stage, found, bool(asked[i]), rules),
         )
         for i in order.tolist()
     )

@@ -10,6 +10,7 @@ from ..planning import Plan
 from ..pool.pool import Pool
 from ..search.selection import Selection
 from .labels import RELEASES, TRAINING, Label, label_of
+from .spending import spending_sentences
 
 _NEIGHBOURS = (
     "Two data sets are neighbours if one holds exactly one record more than the other: the promise covers the "
@@ -106,7 +107,7 @@ def promise_of(
         noise_most=float(plan.sigmas.max()),
         calibration=plan.calibration,
         allocation=plan.allocation,
-        left=_left(plan, label),
+        left=[*_left(plan, label), *(spending_sentences(pool) if pool is not None else [])],
         stayed=_stayed(label),
         training=costs,
     )
