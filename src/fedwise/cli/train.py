@@ -245,7 +245,14 @@ def _show(run: Run, *, json: bool) -> None:
         if r.rows == "all" and r.value == r.value and r.metric in place:
             own = next(o for o in last if (o.rows, o.metric, o.attribute) == ("own", r.metric, r.attribute))
             name = f"{r.metric} by {r.attribute}" if r.attribute else r.metric
-            rows.append((name, f"{r.value:.4f}", f"{r.low:.4f} … {r.high:.4f}", f"{own.value:.4f}"))
+            rows.append(
+                (
+                    name,
+                    f"{r.value:.4f}",
+                    "" if r.low != r.low else f"{r.low:.4f} to {r.high:.4f}",
+                    f"{own.value:.4f}",
+                )
+            )
     title = f"Round {last[0].round}, federation {', '.join(run.manifest.federation)}"
     print_table(title, ("metric", "all clients", "95% interval", "own"), rows, right=("all clients", "own"))
     recorded = sum(r.rows == "all" for r in last)

@@ -49,7 +49,8 @@ def _fit(tables: Floats, rows: Floats, columns: Floats, rounds: int) -> None:
     for i in range(tables.shape[0]):
         table = tables[i]
         for step in range(rounds + 1):
-            below[:] = 0.0
+            for y in range(b):
+                below[y] = 0.0
             for x in range(a):
                 present = 0.0
                 for y in range(b):

@@ -113,7 +113,8 @@ def anneal(scorer: Scorer, rows: Floats, limits: Limits, walk: Walk, steps: int)
                     move(sums, rows[out], rows[into])
                 if loss < floats[BEST]:
                     floats[BEST] = loss
-                    walk.best[:] = order[:slots]
+                    for i in range(slots):  # an assignment of slices takes seconds to compile
+                        walk.best[i] = order[i]
         integers[STEP] += 1
         if integers[STEP] % walk.level == 0:
             floats[TEMPERATURE] *= walk.cooling

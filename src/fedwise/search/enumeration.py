@@ -104,10 +104,12 @@ def keep_best(values: Floats, items: Ints, losses: Floats, found: Ints) -> None:
             continue
         while at > 0 and losses[at - 1] > loss:
             losses[at] = losses[at - 1]
-            found[at] = found[at - 1]
+            for j in range(found.shape[1]):
+                found[at, j] = found[at - 1, j]
             at -= 1
         losses[at] = loss
-        found[at] = items[i]
+        for j in range(found.shape[1]):
+            found[at, j] = items[i, j]
 
 
 @strict

@@ -9,7 +9,8 @@ where u is w_j on the cells of table j and −Σ w_j over the tables of a variab
 paper's plain estimates each summed table is clipped at zero and brings marginals and a total of its own.
 
 The kernels are pure: arrays in, numbers out, no allocation. `swap_loss` reads three rows and writes
-nothing; `move` stores a swap. A fused store-and-evaluate is slower: the store blocks the vectoriser.
+nothing; `move` stores a swap. A fused store-and-evaluate is slower: the store blocks the vectoriser. Arrays are filled
+by loops: an assignment of slices compiles to the same code, but takes seconds to compile.
 """
 
 from __future__ import annotations
@@ -123,8 +124,10 @@ def _plain_loss(spec: Spec, scratch: Floats) -> float:
             scale = spec.table_weights[j] / n
             loss += spec.table_weights[j] * math.log2(n)
         cell, margin = spec.tables[j, 0], spec.tables[j, 2]
-        coefficients[cell : cell + spec.tables[j, 1]] = scale
-        coefficients[margin : margin + spec.tables[j, 3]] = -scale
+        for i in range(cell, cell + spec.tables[j, 1]):
+            coefficients[i] = scale
+        for i in range(margin, margin + spec.tables[j, 3]):
+            coefficients[i] = -scale
     return loss + _weighted(coefficients[:first_total], values[:first_total])
 
 
@@ -181,7 +184,8 @@ def shift(sums: Floats, out: Floats, into: Floats, moved: Floats) -> None:
 @fast
 def resum(rows: Floats, base: Floats, members: Ints, sums: Floats) -> None:
     """Sum afresh: `base` plus the rows of `members`. Stops rounding from piling up over many swaps."""
-    sums[:] = base
+    for j in range(sums.size):
+        sums[j] = base[j]
     for i in range(members.size):
         row = rows[members[i]]
         for j in range(sums.size):
@@ -205,7 +209,8 @@ def path_losses(spec: Spec, rows: Floats, base: Floats, paths: Ints) -> Floats:
     losses = np.empty(paths.shape)
     sums = np.empty_like(base)
     for p in range(paths.shape[0]):
-        sums[:] = base
+        for j in range(sums.size):
+            sums[j] = base[j]
         for i in range(paths.shape[1]):
             row = rows[paths[p, i]]
             for j in range(sums.size):

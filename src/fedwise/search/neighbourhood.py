@@ -81,8 +81,9 @@ def top_swaps(
     tried = feasible_swaps(limits, used, counts, outs, ins)
     values = np.empty(len(tried))
     swap_losses(scorer, np.zeros((2, scorer.scratch)), sums, rows, tried, values)
-    losses = np.full(keep, np.inf)
-    swaps = np.full((keep, 2), -1, dtype=np.int64)
+    losses, swaps = np.empty(keep), np.empty((keep, 2), dtype=np.int64)
+    for i in range(keep):
+        losses[i], swaps[i, 0], swaps[i, 1] = np.inf, -1, -1
     keep_best(values, tried, losses, swaps)
     return losses, swaps, len(tried)
 
