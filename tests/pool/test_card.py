@@ -15,6 +15,7 @@ from fedwise.pool.attenuation import Shares, compare_table, weighted_median
 from fedwise.pool.card import CLIENT_FALSE_DOUBT, ENOUGH_POWER, holm, quality
 from fedwise.pool.disparity import disparities
 from fedwise.pool.pool import Pool
+from fedwise.pool.symptoms import _from_cluster
 
 SCHEMA = synthetic.schema()
 LABEL, SEX = SCHEMA.target, SCHEMA.sensitive[0]
@@ -297,3 +298,15 @@ def test_holm_against_its_definition() -> None:
             passed.add(value)
         assert np.array_equal(holm(p, 0.05), np.isin(p, list(passed)))
     assert holm(np.array([0.01, 0.5]), 0.05).tolist() == [True, False]
+
+
+def test_many_clients_spoilt_alike_do_not_hide_one_another() -> None:
+    """Fifteen of fifty in one place widen the spread until nobody is outside; the closest half tells."""
+    rng = np.random.default_rng(0)
+    plain = np.concatenate([rng.normal(0.4, 0.3, 35), rng.normal(-1.6, 0.2, 15)])
+    known = np.ones(50, dtype=np.bool_)
+    found = _from_cluster(plain, known)
+    assert np.abs(plain).max() < 2.5
+    assert np.abs(found[35:]).min() > 3
+    wide = rng.normal(0.0, 1.5, 50)
+    assert _from_cluster(wide, known) is wide

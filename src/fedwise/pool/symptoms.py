@@ -44,6 +44,9 @@ SCALES = {
 #: Honest clients vary at least this much, however alike a few of them look.
 _LEAST_SPREAD = 0.04
 _ROUNDS = 4
+_MORE_ROUNDS = 3
+#: Half of the clients this close, in units in which one group has 1, may be a group of their own.
+_CLUSTER = 0.8
 
 #: The effects whose power is stated: random labels, shuffled features, points of rate, copies of each record.
 EFFECTS = {"label_noise": 0.3, "feature_noise": 0.3, "label_bias": 0.15, "repeated": 50.0}
@@ -156,19 +159,42 @@ def tail(kind: str, z: Floats) -> Floats:
 def symptoms(shares: Shares, schema: Schema) -> list[Symptom]:
     """All symptoms of all clients. At least two clients must have a known size."""
     inside = shares.known.copy()
-    for step in range(_ROUNDS):
-        measured = _measure(shares, inside)
-        found = _symptoms(shares, schema, measured, inside)
-        if step < _ROUNDS - 1:
-            inside = _inside(shares, found)
-    return found
+    rounds, step = _ROUNDS, 0
+    while True:
+        found = _symptoms(shares, schema, _measure(shares, inside), inside)
+        step += 1
+        if step == rounds:
+            return found
+        distances = [symptom.plain for symptom in found]
+        if step == 1:
+            closer = [_from_cluster(plain, shares.known) for plain in distances]
+            # The closest half is narrower than honest clients are; a few more rounds let them in again.
+            rounds += _MORE_ROUNDS * any(new is not old for new, old in zip(closer, distances, strict=True))
+            distances = closer
+        inside = _inside(shares, distances)
 
 
-def _inside(shares: Shares, found: list[Symptom]) -> Mask:
+def _inside(shares: Shares, distances: list[Floats]) -> Mask:
     """Clients near the middle in every symptom; never fewer than half of those whose size is known."""
-    furthest = np.max([np.abs(symptom.plain) for symptom in found], axis=0)
+    furthest = np.max([np.abs(plain) for plain in distances], axis=0)
     furthest[~shares.known] = np.inf
     return np.asarray(furthest <= max(OUTSIDE, float(np.median(furthest[shares.known]))), dtype=np.bool_)
+
+
+def _from_cluster(plain: Floats, known: Mask) -> Floats:
+    """Distances anew from the closest half of the clients, where that is far closer than one group would be.
+
+    Many clients spoilt alike widen the spread until nobody is outside; the honest ones then lie close together.
+    """
+    ordered = np.sort(plain[known])
+    half = len(ordered) // 2
+    first = int(np.argmin(ordered[half:] - ordered[: len(ordered) - half]))
+    # Half of a Gaussian lies within 0.6745 standard deviations of its middle.
+    deviation = float(ordered[first + half] - ordered[first]) / (2 * 0.6745)
+    if deviation >= _CLUSTER:
+        return plain
+    middle = float(np.median(ordered[first : first + half + 1]))
+    return np.asarray((plain - middle) / max(deviation, _CLUSTER / 2), dtype=np.float64)
 
 
 def _measure(shares: Shares, inside: Mask) -> _Measured:
