@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import msgspec
 
 from ..objective.metric import parse
 from ..rehearsal.performance import INTERVAL, Rehearsed
+from ..rehearsal.summary import summary_of
 
 
 class RehearsalRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,26 +37,23 @@ class RehearsalSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 def rehearsal_of(found: Rehearsed, chosen: list[str]) -> RehearsalSummary:
     """What a report shows of a rehearsal. `same` says whether the chosen federation was the one rehearsed."""
-    mine, everyone = found.federation, found.those("all")
-    rows = []
-    for name in found.headline():
-        figure = mine.figure(name)
-        beside = found.comparison(name) if found.those("random") else None
-        rows.append(
-            RehearsalRow(
-                title=parse(name).label,
-                metric=name,
-                value=_known(figure.value),
-                low=_known(figure.low),
-                high=_known(figure.high),
-                random=_known(beside.others) if beside is not None else None,
-                everyone=_known(everyone[0].value(name)) if everyone else None,
-                word=beside.word if beside is not None else "not compared",
-            )
+    mine, headline = found.federation, summary_of(found)
+    rows = [
+        RehearsalRow(
+            title=parse(one.metric).label,
+            metric=one.metric,
+            value=one.value,
+            low=one.low,
+            high=one.high,
+            random=one.random,
+            everyone=one.everyone,
+            word=one.beside_random or "not compared",
         )
+        for one in headline.metrics
+    ]
     return RehearsalSummary(
         clients=list(mine.clients),
-        verdict=found.verdict(),
+        verdict=headline.verdict,
         intervals=INTERVAL,
         label=found.label,
         epsilon=found.epsilon,
@@ -67,7 +63,3 @@ def rehearsal_of(found: Rehearsed, chosen: list[str]) -> RehearsalSummary:
         rows=rows,
         same=sorted(mine.clients) == sorted(chosen),
     )
-
-
-def _known(value: float) -> float | None:
-    return value if math.isfinite(value) else None
