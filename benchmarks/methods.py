@@ -133,7 +133,7 @@ def write(table: pl.DataFrame) -> None:
         "(PrivTuna, arXiv 2402.16087), both at ε = 1. *Random*: the mean of all settings. The rivals train every "
         "setting at every client; a rehearsal asks no client again. One random federation of five clients a task "
         f"({table['rows'][0]:,} rows a client on average, {table['rounds'][0]} rounds, {table['stages'][0]} "
-        "stages); the truth is one training of each setting, so differences below about .002 are seeds.",
+        "stages); the truth is one training of each setting, its seed included.",
         "",
         "| task | true best AUC | rehearsal loses | vote | average | random | worst | Spearman |",
         "|---|---|---|---|---|---|---|---|",
