@@ -9,8 +9,8 @@ PUMAs of one state are clients of about 1,000 records. Three ways to choose see 
 - oracle:  the default's noise; the estimator is told every client's exact marginals and the pool's exact odds ratios,
            and shrinks what a client's own noisy table holds beyond that by the best single factor of each table.
 
-The oracle shows how much of the regret comes from what shrinkage does not know. It is no bound: the default also keeps a
-client's deviation along the pool's association, and can be better where there is little noise.
+The oracle shows how much of the regret comes from what shrinkage does not know. It is no bound: the default also
+keeps a client's deviation along the pool's association, and can be better where there is little noise.
 
 Nothing was tuned on these pools. Needs the census records in ../shared/data.
 """
