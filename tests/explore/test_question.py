@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 
 import pytest
@@ -17,7 +18,31 @@ def test_a_question_is_read() -> None:
     found = Question.decode(GOOD)
     assert found.k == 3
     assert found.weights.gamma == 0.0
-    assert found.constraints == {"include": (), "exclude": (), "min_records": None}
+    assert found.constraints == {}
+
+
+def test_groups_and_costs_count_with_their_limit_only() -> None:
+    held = {"k": 2, "weights": {}, "groups": {"CA": "west"}, "costs": {"CA": 3.0}}
+    assert Question.decode(json.dumps(held)).constraints == {}
+    whole = Question.decode(json.dumps({**held, "max_per_group": 1, "budget": 5}))
+    assert whole.constraints == {
+        "groups": {"CA": "west"}, "max_per_group": 1, "costs": {"CA": 3.0}, "budget": 5.0,
+    }  # fmt: skip
+    lines = whole.command("r/", method="exact", plan_weights=Weights(), seed=0, flagged=False).splitlines()
+    assert lines[0] == "printf '%s\\n' client,group CA,west > groups.csv"
+    assert "--group-file groups.csv" in lines[2]
+    assert "--max-per-group 1" in lines[2]
+    assert "--budget 5" in lines[2]
+
+
+def test_a_metric_as_objective_is_in_the_command() -> None:
+    found = Question(
+        k=2, weights=Weights(), maximise="auc", subject_to={"eod:SEX@rate": 0.1}, exclude_suspect=True
+    )
+    line = words(found)
+    assert line[line.index("--maximise") + 1] == "auc"
+    assert line[line.index("--subject-to") + 1] == "eod:SEX@rate=0.1"
+    assert "--exclude-suspect" in line
 
 
 @pytest.mark.parametrize(

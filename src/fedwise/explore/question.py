@@ -23,6 +23,14 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     min_records: float | None = None
+    min_client_records: float | None = None
+    groups: dict[str, str] = {}
+    max_per_group: int | None = None
+    costs: dict[str, float] = {}
+    budget: float | None = None
+    exclude_suspect: bool = False
+    maximise: str | None = None
+    subject_to: dict[str, float] = {}
 
     @classmethod
     def decode(cls, data: bytes | str) -> Question:
@@ -39,14 +47,40 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             found = msgspec.json.decode(data, type=cls)
         except (msgspec.DecodeError, RecursionError, UnicodeError, FedwiseError) as error:
             raise FedwiseError(f"question cannot be read: {error}") from None
-        if found.min_records is not None and not math.isfinite(found.min_records):
-            raise FedwiseError("min_records must be a finite number")
+        for name in ("min_records", "min_client_records", "budget"):
+            value = getattr(found, name)
+            if value is not None and not math.isfinite(value):
+                raise FedwiseError(f"{name} must be a finite number")
         return found
 
     @property
+    def key(self) -> bytes:
+        """The question as bytes: the same for the same question."""
+        return msgspec.json.encode(self)
+
+    @property
     def constraints(self) -> dict[str, Any]:
-        """Keyword arguments of `fedwise.select`."""
-        return {"include": self.include, "exclude": self.exclude, "min_records": self.min_records}
+        """What was set of the rules of `fedwise.Constraints`; groups and costs count with their limit only."""
+        found: dict[str, Any] = {
+            "include": self.include,
+            "exclude": self.exclude,
+            "min_records": self.min_records,
+            "min_client_records": self.min_client_records,
+            "exclude_suspect": self.exclude_suspect,
+        }
+        if self.groups and self.max_per_group is not None:
+            found |= {"groups": self.groups, "max_per_group": self.max_per_group}
+        if self.costs and self.budget is not None:
+            found |= {"costs": self.costs, "budget": self.budget}
+        return {name: value for name, value in found.items() if value not in (None, (), False)}
+
+    @property
+    def objective_words(self) -> list[str]:
+        """The objective on the command line; nothing for the loss."""
+        if self.maximise is None:
+            return []
+        limits = ",".join(f"{metric}={limit:g}" for metric, limit in self.subject_to.items())
+        return ["--maximise", self.maximise, *(["--subject-to", limits] if limits else [])]
 
     def command(self, releases: str, *, method: str, plan_weights: Weights, seed: int, flagged: bool) -> str:
         """The command line that gives the same selection.
@@ -62,6 +96,6 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
                 plan_weights=plan_weights,
                 method=method,
                 seed=seed,
-                more=("--accept-flagged",) if flagged else (),
+                more=[*self.objective_words, *(["--accept-flagged"] if flagged else [])],
             )
         )

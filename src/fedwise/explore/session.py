@@ -15,6 +15,7 @@ from ..errors import FedwiseError, Infeasible
 from ..estimation import estimate
 from ..estimation.uncertainty import standard_error
 from ..objective.pfl import Terms, client_terms, federation_terms
+from ..pool.card import quality
 from ..pool.pool import Pool
 from ..reporting import Imprint, Report
 from ..search import select
@@ -24,6 +25,7 @@ from ..search.feasible import check
 from ..search.greedy import Greedy
 from ..search.neighbourhood import descend
 from ..search.problem import Problem
+from ..search.seats import seat
 from ..search.selection import Selection
 from ..search.sizes import parse_sizes
 from ..view import charts
@@ -39,7 +41,7 @@ from .question import Question
 from .rows import SharedRows
 
 if TYPE_CHECKING:
-    from ..forecasting import Forecaster
+    from ..forecasting import Forecast, Forecaster
 
 Floats = npt.NDArray[np.float64]
 
@@ -50,6 +52,15 @@ SEED = 0
 LARGEST = 20
 _LARGE = 400
 _FEW = (1, 2, 3, 5, 8, 12, 16, 20)
+#: Metrics of the forecast that may be the objective, with their words; their limits are set by attribute.
+OBJECTIVES = {
+    "auc": "AUC, forecast",
+    "balanced_accuracy@rate": "Balanced accuracy, rate-matched, forecast",
+    "balanced_accuracy": "Balanced accuracy, forecast",
+    "f1": "F1, forecast",
+}
+_OBJECTIVES_KEPT = 4
+_SEATS_KEPT = 64
 #: Pages and full answers remembered.
 _PAGES = 32
 _REMEMBERED = 16
@@ -90,7 +101,9 @@ class Session:
         #: Set when the server stops: work in progress ends.
         self.closing = False
         self._newest: dict[str, int] = {}
-        self._full: dict[Question, Selection] = {}
+        self._full: dict[bytes, Selection] = {}
+        self._objectives: dict[bytes, Problem] = {}
+        self._seats: dict[bytes, Constraints] = {}
         self._lock = threading.Lock()
         self._forecasters: list[Forecaster | None] = []
         self._rehearsals: dict[tuple[str, ...], RehearsalSummary] = {}
@@ -111,6 +124,22 @@ class Session:
             "palette": dict(COLOURS.values()),
             "releases": self.releases,
             "clients": msgspec.to_builtins(pool_rows(self.pool, self.estimates, self.alone)),
+            "attributes": [plan.schema.names[i] for i in plan.schema.sensitive],
+            "objectives": OBJECTIVES,
+            "quality": self._quality(),
+        }
+
+    def _quality(self) -> dict[str, Any]:
+        """What the tables say about each client's records, in pools where that takes less than a second."""
+        if len(self.pool) > _LARGE:
+            return {}
+        return {
+            name: {
+                "score": card.score if card.entries else None,
+                "suspect": card.suspect,
+                "verdict": card.verdict,
+            }
+            for name, card in quality(self.pool).items()
         }
 
     # The quick answer, for every move of a slider ---------------------------------------------------------------
@@ -118,29 +147,49 @@ class Session:
     def answer(self, question: Question) -> dict[str, Any]:
         """A federation that no single swap improves, found within milliseconds, with its terms and their chart."""
         began = time.perf_counter()
-        problem = self.rows.problem(question.weights)
+        problem = self._problem(question)
         found = self._quick(problem, question, question.k, lambda: False)
         row = federation_terms(self.estimates, np.array([found.members]))[0]
         terms = Terms.of(row)
         error = float(standard_error(self.estimates, np.array(found.members), question.weights))
+        plain = question.maximise is None
         return {
             "privacy": self.label,
             "clients": [self.estimates.clients[i] for i in found.members],
             "k": question.k,
             "loss": found.loss,
-            "std_error": error if np.isfinite(error) else None,
+            "std_error": error if np.isfinite(error) and plain else None,
+            "objective": "Loss" if plain else f"Loss of the objective: minus forecast {question.maximise}",
             "terms": msgspec.to_builtins(terms),
             "records": round(float(self.estimates.totals[list(found.members)].sum())),
             "proven": found.proven,
             "evaluations": found.evaluations,
             "seconds": time.perf_counter() - began,
             "command": self.command(question),
-            "spec": self._picture(question, terms, found.loss),
+            "spec": self._picture(question, terms, terms.loss(question.weights)),
         }
+
+    def _problem(self, question: Question) -> Problem:
+        """What the search minimises: the loss, or a forecast metric under limits."""
+        if question.maximise is None:
+            return self.rows.problem(question.weights)
+        key = msgspec.json.encode([question.maximise, question.subject_to])
+        with self._building:
+            if key not in self._objectives:
+                while len(self._objectives) >= _OBJECTIVES_KEPT:
+                    del self._objectives[next(iter(self._objectives))]
+                self._objectives[key] = Problem.of(self.estimates, self._forecast_objective(question))
+            return self._objectives[key]
+
+    def _forecast_objective(self, question: Question) -> Forecast:
+        from ..forecasting import Forecast
+
+        assert question.maximise is not None
+        return Forecast(question.maximise, subject_to=question.subject_to)
 
     def _quick(self, problem: Problem, question: Question, k: int, stale: Callable[[], bool]) -> Found:
         """Grow greedily, then swap while any single swap helps: the same question gets the same answer."""
-        rules = Constraints(**question.constraints)
+        rules = self._seated(question, k)
         if not 1 <= k <= len(problem.clients):
             raise FedwiseError(
                 f"k must be between 1 and the {len(problem.clients)} clients of the pool, got {k}"
@@ -152,6 +201,17 @@ class Session:
             grown = Greedy().search(problem, limits, k, seed=SEED, control=control)
             end = descend(problem, limits, grown.members, control=control)
         return Found(end.members, end.loss, end.proven, grown.evaluations + end.evaluations)
+
+    def _seated(self, question: Question, k: int) -> Constraints:
+        """The rules, with everybody excluded who takes no seat; remembered, as moving a weight changes nothing here."""
+        key = msgspec.json.encode([question.constraints, k])
+        found = self._seats.get(key)
+        if found is None:
+            found, _ = seat(Constraints(**question.constraints), self.pool, k)
+            while len(self._seats) >= _SEATS_KEPT:
+                del self._seats[next(iter(self._seats))]
+            self._seats[key] = found
+        return found
 
     def _picture(self, question: Question, terms: Terms, loss: float) -> charts.Spec:
         everyone = Terms.of(self.everyone)
@@ -181,7 +241,7 @@ class Session:
 
     def sizes(self, question: Question, stale: Callable[[], bool]) -> list[SizeRow]:
         """Best loss by size under the same weights and constraints. Raises `Stale` when overtaken."""
-        problem = self.rows.problem(question.weights)
+        problem = self._problem(question)
         count = len(problem.clients)
         parse_sizes(question.k, count)
         largest = min(count, max(LARGEST, question.k + 3))
@@ -205,7 +265,7 @@ class Session:
             if stale():
                 raise KeyboardInterrupt
 
-        known = self._full.get(question)
+        known = self._full.get(question.key)
         if known is not None:
             return known
         if stale():
@@ -219,19 +279,20 @@ class Session:
             evidence="quick",
             seed=SEED,
             progress=watch,
-            **question.constraints,
+            objective=self._forecast_objective(question) if question.maximise else None,
+            constraints=Constraints(**question.constraints),
         )
         if stale():
             raise Stale("a newer question arrived")
         with self._lock:
             while len(self._full) >= _REMEMBERED:
                 del self._full[next(iter(self._full))]
-            self._full[question] = selection
+            self._full[question.key] = selection
         return selection
 
     def forecast(self, question: Question, stale: Callable[[], bool]) -> list[Measure]:
         """Predicted metrics of the federation on the screen. Raises `Stale` when overtaken."""
-        known = self._full.get(question)
+        known = self._full.get(question.key)
         clients = known.clients if known is not None else self.answer(question)["clients"]
         with self._building:
             if stale():

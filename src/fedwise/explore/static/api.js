@@ -16,6 +16,11 @@ async function send(path, body, version) {
   return answer.stale ? null : answer;
 }
 
+// A question on its own, whose answer nothing overtakes.
+export function once(path, body) {
+  return send(path, body, 0);
+}
+
 export function channel(path, show, fail) {
   let waiting = null, busy = false;
   async function pump() {

@@ -29,6 +29,12 @@ export function map(host, panel, pool, onPress) {
   };
 }
 
+// How unusual the records look, -log10 p: 2 is reached by one honest client in a hundred.
+function doubt(card) {
+  if (!card || card.score === null) return element("td", { class: "n", title: card?.verdict ?? null }, "cannot tell");
+  return element("td", { class: card.suspect ? "n suspect" : "n", title: card.verdict }, number(card.score, 1));
+}
+
 export function table(host, filter, more, pool, onPress) {
   const columns = [
     ["client", "Client", (row) => row.client],
@@ -38,6 +44,7 @@ export function table(host, filter, more, pool, onPress) {
     ["loss", "Loss alone", null],
     ["bar", "", null],
     ["noise", "Noise / cell", (row) => row.noise],
+    ...(Object.keys(pool.quality).length ? [["quality", "Doubt", (row) => -(pool.quality[row.client]?.score ?? -1)]] : []),
   ];
   const shown = new Map();
   let sorted = "standing", down = false, limit = STEP, last = null;
@@ -87,6 +94,7 @@ export function table(host, filter, more, pool, onPress) {
         alone,
         element("td", { class: "stack", "aria-hidden": "true" }, ...bar),
         element("td", { class: "n" }, number(row.noise, 2)),
+        Object.keys(pool.quality).length ? doubt(pool.quality[row.client]) : null,
       );
       shown.set(row.client, { row, line, press, now, alone, bar });
       return line;

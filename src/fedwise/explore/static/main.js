@@ -4,13 +4,14 @@ import * as api from "./api.js";
 import { beside, draw, useColours } from "./charts.js";
 import { map, table } from "./clients.js";
 import { controls } from "./controls.js";
-import { cycle, fromHash, initial, question, toHash, without } from "./state.js";
+import { saves } from "./saved.js";
+import { cycle, fromHash, initial, MOST_SAVED, question, toHash, without } from "./state.js";
 import { card } from "./verdict.js";
 import { element, number } from "./words.js";
 
 const find = (id) => document.getElementById(id);
 const pool = await api.pool();
-let { state, other } = fromHash(location.hash, pool);
+let { state, other, saved } = fromHash(location.hash, pool);
 let answer = null, answerB = null, selection = null, asked = 0, since = 0;
 // Forecasts by question: they stay true, so coming back to a question finds its forecast.
 const forecasts = new Map();
@@ -99,7 +100,7 @@ function compare(next) {
 }
 
 function refresh() {
-  history.replaceState(null, "", toHash(state, other));
+  history.replaceState(null, "", toHash(state, other, saved));
   showControls(state);
   const body = question(state);
   ask(body, ++asked);
@@ -155,6 +156,16 @@ function show(final) {
   if (final) find("federation").dataset.searched = asked;
 }
 
+const showSaved = saves(find("saved-panel"), find("saved"), pool, {
+  onOpen: (one) => change(one),
+  onRemove: (one) => { saved = saved.filter((each) => each !== one); keep(); },
+});
+function keep() {
+  history.replaceState(null, "", toHash(state, other, saved));
+  find("save").disabled = saved.length >= MOST_SAVED;
+  showSaved(saved);
+}
+find("save").addEventListener("click", () => { saved = [...saved, structuredClone(state)].slice(0, MOST_SAVED); keep(); });
 find("pin").addEventListener("click", () => compare({ kind: "pin", state }));
 find("reset").addEventListener("click", () => { place(null); change(initial(pool)); });
 find("copy").addEventListener("click", async () => {
@@ -163,10 +174,13 @@ find("copy").addEventListener("click", async () => {
   setTimeout(() => { find("copy").textContent = "Copy command"; }, 1500);
 });
 addEventListener("hashchange", () => {
-  if (location.hash === toHash(state, other)) return;
+  if (location.hash === toHash(state, other, saved)) return;
   const next = fromHash(location.hash, pool);
+  saved = next.saved;
+  keep();
   place(next.other);
   change(next.state);
 });
 
+keep();
 refresh();

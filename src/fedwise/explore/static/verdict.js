@@ -23,7 +23,7 @@ export function card(host, title, answer, { labels, other, frequency, forecast, 
     element("ul", { class: "chips", "aria-label": `${title}: clients` }, ...chips),
     element(
       "dl", { class: "loss" },
-      element("dt", {}, "Loss"),
+      element("dt", {}, answer.objective ?? "Loss"),
       element("dd", {}, element("output", { "data-value": answer.loss }, number(answer.loss)), !answer.std_error ? null : element("small", {}, ` ± ${number(answer.std_error)}`), other ? element("small", { class: "delta" }, ` ${signed(answer.loss - other.loss)}`) : null),
     ),
     element(

@@ -1,0 +1,118 @@
+"""Every shell and Python block of the documentation is run, in a folder with small synthetic data.
+
+A block that needs a server, the network or minutes says so in its title, ``Not run here: why``; those are counted.
+The folder holds what the quickstart makes, and ``fw``, ``schema``, ``plan``, ``frames``, ``pool`` and ``selection`` have
+these values in Python, so that a page may begin in the middle.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedwise as fw
+from fedwise.cli.main import main
+from fedwise.data import synthetic
+from pages.blocks import SHELL, blocks
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*.md")])
+WITH_BLOCKS = [p for p in PAGES if any(b.language in (*SHELL, "python") for b in blocks(p))]
+NAMES = ("AK", "CA", "HI", "NY", "TX", "VT", "WA", "WY")
+#: At most this many blocks may say that they are not run.
+MOST_NOT_RUN = 30
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a consortium has after the quickstart."""
+    place = tmp_path_factory.mktemp("consortium")
+    schema = synthetic.schema()
+    frames = synthetic.states(seed=0, scale=0.01, names=NAMES)
+    schema.save(place / "schema.toml")
+    schema.save(place / "income.toml")
+    plan = fw.plan(schema, 1.0)
+    plan.save(place / "plan.json")
+    (place / "clients").mkdir()
+    for name, frame in frames.items():
+        frame.write_parquet(place / "clients" / f"{name}.parquet")
+        ledger = fw.Ledger(place / "ledgers" / f"{name}.db", 1.0, 1e-5)
+        fw.release(plan, frame, client=name, ledger=ledger).save(place / "releases" / f"{name}.release.json")
+    frames["CA"].write_parquet(place / "people.parquet")
+    frames["CA"].write_parquet(place / "sample.parquet")
+    frames["CA"].write_csv(place / "people.csv")
+    frames["NY"].write_csv(place / "new_people.csv")
+    selection = fw.select(fw.Pool.load(place / "releases"), 5, seed=0)
+    selection.save(place / "selection.json")
+    settings = fw.Training(rounds=3, model="logistic", replicates=0)
+    fw.train(place / "clients", schema, selection, settings, output=place / "run", plan=plan)
+    (place / "runs").mkdir()
+    shutil.copytree(place / "run", place / "runs" / "income")
+    return place
+
+
+def run_command(words: list[str]) -> None:
+    """A command of the documentation, in this process."""
+    assert words[0] == "fedwise", f"only fedwise is run here, got {words[0]}; mark the block as not run"
+    out, err, code = io.TextIOWrapper(io.BytesIO(), write_through=True), io.StringIO(), 0
+    before, sys.argv = sys.argv, words
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            main()
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    finally:
+        sys.argv = before
+    assert code == 0, f"{' '.join(words)} ended with {code}: {err.getvalue()[-400:]}"
+
+
+@pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_blocks_run(page: Path, prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "work"
+    shutil.copytree(prepared, folder)
+    monkeypatch.chdir(folder)
+    pool = fw.Pool.load("releases")
+    names: dict[str, Any] = {
+        "fw": fw,
+        "schema": pool.plan.schema,
+        "plan": pool.plan,
+        "frames": {path.stem: path for path in sorted(Path("clients").glob("*.parquet"))},
+        "pool": pool,
+        "selection": fw.Selection.load("selection.json"),
+    }
+    for block in blocks(page):
+        if block.reason:
+            continue
+        if block.language == "python":
+            with contextlib.redirect_stdout(io.StringIO()):
+                exec(compile(block.text, f"{page.name}:{block.line}", "exec"), names)
+        elif block.language in SHELL:
+            assert block.commands, f"{page.name}:{block.line} has no line that starts with $"
+            for words in block.commands:
+                run_command(words)
+
+
+def test_blocks_that_are_not_run_are_few_and_say_why() -> None:
+    found = [
+        (page.name, block.line, block.reason) for page in PAGES for block in blocks(page) if block.reason
+    ]
+    assert len(found) <= MOST_NOT_RUN
+    assert all(len(reason) > 8 for _, _, reason in found)
+
+
+def test_commands_are_in_blocks_that_are_run() -> None:
+    """A command line in a block without a language would be run by nobody."""
+    silent = [
+        f"{page.relative_to(ROOT)}:{block.line}"
+        for page in PAGES
+        for block in blocks(page)
+        if block.language in ("", "text")
+        and block.text.lstrip().startswith(("fedwise ", "$ fedwise ", "pip ", "$ pip "))
+    ]
+    assert silent == []
