@@ -94,7 +94,7 @@ def _flat(records: Any) -> Any:
 def name_of(extractor: Any) -> str:
     """A readable name of an extractor, for people."""
     if extractor is None:
-        return "none"
+        return "the records as they are"
     kind = extractor if hasattr(extractor, "__qualname__") else type(extractor)
     return f"{kind.__module__}.{kind.__qualname__}"[:200]
 
