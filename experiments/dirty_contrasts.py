@@ -51,6 +51,14 @@ def robust_best(trained: pl.DataFrame, column: str, *, larger: bool) -> tuple[st
     return best, found[best]
 
 
+def contrast_by_kind(trained: pl.DataFrame, kind: str, other: str, column: str, *, larger: bool) -> Contrast:
+    """The same for one kind of spoilt records over all tasks; tasks and seeds are the units."""
+    here = trained.filter(pl.col("kind") == kind)
+    if other == "robust":
+        other = f"all, {robust_best(here, column, larger=larger)[0]}"
+    return Contrast(paired(here, CHOSEN, other, column, units=("task", "seed")), larger, other)
+
+
 def contrast(trained: pl.DataFrame, task: str, other: str, column: str, *, larger: bool) -> Contrast:
     """Chosen with suspects excluded minus another way on one task; ``robust`` is the best rule there."""
     here = trained.filter(pl.col("task") == task)
@@ -59,18 +67,20 @@ def contrast(trained: pl.DataFrame, task: str, other: str, column: str, *, large
     return Contrast(paired(here, CHOSEN, other, column), larger, other)
 
 
-def paired(trained: pl.DataFrame, one: str, other: str, column: str) -> Interval:
-    """Mean difference over cells, and its 95% interval by Student over the means of the seeds."""
+def paired(
+    trained: pl.DataFrame, one: str, other: str, column: str, *, units: tuple[str, ...] = ("seed",)
+) -> Interval:
+    """Mean difference over cells, and its 95% interval by Student over the means of the units."""
     keys = ["task", "kind", "severity", "share", "epsilon", "seed"]
     left, right = (
         trained.filter(pl.col("way") == way).group_by(keys).agg(pl.col(column).mean()) for way in (one, other)
     )
     both = left.join(right, on=keys, suffix="_other")
-    by_seed = (
-        both.group_by("seed").agg((pl.col(column) - pl.col(f"{column}_other")).mean())[column].to_numpy()
+    by_unit = (
+        both.group_by(*units).agg((pl.col(column) - pl.col(f"{column}_other")).mean())[column].to_numpy()
     )
-    if len(by_seed) < 2:
-        return Interval(float(np.mean(by_seed)) if len(by_seed) else math.nan, math.nan, math.nan)
-    half = float(stats.t.ppf(0.975, len(by_seed) - 1)) * float(np.std(by_seed, ddof=1)) / len(by_seed) ** 0.5
-    middle = float(np.mean(by_seed))
+    if len(by_unit) < 2:
+        return Interval(float(np.mean(by_unit)) if len(by_unit) else math.nan, math.nan, math.nan)
+    half = float(stats.t.ppf(0.975, len(by_unit) - 1)) * float(np.std(by_unit, ddof=1)) / len(by_unit) ** 0.5
+    middle = float(np.mean(by_unit))
     return Interval(middle, middle - half, middle + half)

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 from charts import save
 from dirt import KINDS, PROMISED, SEVERITIES
-from dirty_contrasts import Contrast, contrast, robust_best
+from dirty_contrasts import Contrast, contrast, contrast_by_kind, robust_best
 from dirty_figures import detection_figure, gap_figure
 from dirty_training import FAIR, KEPT, MEAN_ROWS, ROBUST, ROUNDS, K
 from spoilt import HELD_OUT, TASKS, TITLES, TUNED
@@ -45,6 +45,7 @@ def write(folder: Path) -> None:
             _promised(found["detection"], found["training"]),
             _trained(found["training"]),
             _against(found["training"]),
+            _by_kind(found["training"]),
             _ways(found["training"]),
             _clean(found["clean"]),
             _power(found["clean"], found["detection"]),
@@ -96,6 +97,17 @@ def _short(trained: pl.DataFrame | None) -> str:
         f"({rule}), "
         f"{eod[2]:.3f} chosen with `--exclude-suspect`, {eod[3]:.3f} of the oracle, which knows who is dirty. AUC "
         f"{auc[0]:.3f}, {_mean(biased, f'all, {rule}', 'auc'):.3f}, {auc[2]:.3f}, {auc[3]:.3f}."
+    )
+    others = ("all", "all, quality", "all clean")
+    lines.append(
+        "- Everybody but the suspects and doubtful, instead of ten: "
+        + ", ".join(
+            f"{title} {_mean(trained, others[1], column):.3f} (all clients "
+            f"{_mean(trained, others[0], column):.3f}, all "
+            f"clean ones {_mean(trained, others[2], column):.3f})"
+            for title, column in (("AUC", "auc"), ("EOD", "eod:SEX@rate"))
+        )
+        + "."
     )
     for title, column, larger in COMPARED:
         for other in ("all", "robust"):
@@ -219,6 +231,27 @@ def _against(trained: pl.DataFrame | None) -> str:
         "robust rule of a "
         "task and metric is picked with hindsight, in its favour. A loss is a loss: with fewer clients there "
         "are fewer rows.\n\n" + table(columns, rows)
+    )
+
+
+def _by_kind(trained: pl.DataFrame | None) -> str:
+    if trained is None:
+        return ""
+    rows = []
+    for title, column, larger in COMPARED:
+        for kind in PROMISED:
+            if trained.filter(pl.col("kind") == kind).height == 0:
+                continue
+            against = [
+                contrast_by_kind(trained, kind, other, column, larger=larger) for other in ("all", "robust")
+            ]
+            cells = [f"{one.interval.text(4)} **{one.verdict}**" for one in against]
+            rows.append((title, kind, cells[0], against[1].other.removeprefix("all, "), cells[1]))
+    columns = ("metric", "spoilt", "chosen − all clients", "best robust rule", "chosen − that rule")
+    return (
+        "The same by kind, over tasks and seeds (medium and heavy together); the interval is Student's over "
+        "pairs of task "
+        "and seed.\n\n" + table(columns, rows)
     )
 
 
