@@ -1,8 +1,8 @@
 """Every shell and Python block of the documentation is run, in a folder with small synthetic data.
 
 A block that needs a server, the network or minutes says so in its title, ``Not run here: why``; those are counted.
-The folder holds what the quickstart makes, and ``fw``, ``schema``, ``plan``, ``frames``, ``pool`` and ``selection`` have
-these values in Python, so that a page may begin in the middle.
+The folder holds what the quickstart makes, and ``fw``, ``schema``, ``plan``, ``frames``, ``pool`` and ``selection``
+have these values in Python, so that a page may begin in the middle.
 """
 
 from __future__ import annotations
@@ -24,9 +24,19 @@ from pages.blocks import SHELL, blocks
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*.md")])
 WITH_BLOCKS = [p for p in PAGES if any(b.language in (*SHELL, "python") for b in blocks(p))]
-NAMES = ("AK", "CA", "HI", "NY", "TX", "VT", "WA", "WY")
+NAMES = ("AK", "AZ", "CA", "CO", "FL", "HI", "MA", "NY", "TX", "VT", "WA", "WY")
 #: At most this many blocks may say that they are not run.
 MOST_NOT_RUN = 30
+#: Pages whose blocks rehearse, tune or compare many trainings: minutes, so they are run by make soak.
+LONG = ("docs/how-to/rehearse.md", "docs/how-to/tune.md", "docs/how-to/train.md", "docs/theory/forecast.md")
+
+
+def _cases() -> list[Any]:
+    names = [str(page.relative_to(ROOT)) for page in WITH_BLOCKS]
+    return [
+        pytest.param(page, id=name, marks=[pytest.mark.soak] if name in LONG else [])
+        for page, name in zip(WITH_BLOCKS, names, strict=True)
+    ]
 
 
 @pytest.fixture(scope="session")
@@ -42,6 +52,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "clients").mkdir()
     for name, frame in frames.items():
         frame.write_parquet(place / "clients" / f"{name}.parquet")
+        (place / "ledgers").mkdir(exist_ok=True)
         ledger = fw.Ledger(place / "ledgers" / f"{name}.db", 1.0, 1e-5)
         fw.release(plan, frame, client=name, ledger=ledger).save(place / "releases" / f"{name}.release.json")
     frames["CA"].write_parquet(place / "people.parquet")
@@ -60,6 +71,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run_command(words: list[str]) -> None:
     """A command of the documentation, in this process."""
     assert words[0] == "fedwise", f"only fedwise is run here, got {words[0]}; mark the block as not run"
+    words, into = (words[:-2], Path(words[-1])) if words[-2] == ">" else (words, None)
+    _make_room(words)
     out, err, code = io.TextIOWrapper(io.BytesIO(), write_through=True), io.StringIO(), 0
     before, sys.argv = sys.argv, words
     try:
@@ -70,9 +83,23 @@ def run_command(words: list[str]) -> None:
     finally:
         sys.argv = before
     assert code == 0, f"{' '.join(words)} ended with {code}: {err.getvalue()[-400:]}"
+    if into is not None:
+        into.write_bytes(out.buffer.getvalue())
 
 
-@pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda page: str(page.relative_to(ROOT)))
+def _make_room(words: list[str]) -> None:
+    """Take away what the folder holds under the name that a command is about to write."""
+    if "--resume" in words or "--force" in words:
+        return
+    for option in ("-o", "--output"):
+        if option in words:
+            path = Path(words[words.index(option) + 1])
+            if path.is_dir():
+                shutil.rmtree(path)
+            path.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("page", _cases())
 def test_blocks_run(page: Path, prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "work"
     shutil.copytree(prepared, folder)
