@@ -31,14 +31,17 @@ WITH_BLOCKS = [p for p in PAGES if any(b.language in (*SHELL, "python") for b in
 NAMES = ("AK", "AZ", "CA", "CO", "FL", "HI", "MA", "NY", "TX", "VT", "WA", "WY")
 #: At most this many blocks may say that they are not run.
 MOST_NOT_RUN = 30
-#: Pages whose blocks rehearse, tune or compare many trainings: minutes, so they are run by make soak.
-LONG = ("docs/how-to/rehearse.md", "docs/how-to/tune.md", "docs/how-to/train.md", "docs/theory/forecast.md")
+#: Pages that are run with every change; the others rehearse, tune, train or audit for longer, and make soak runs them.
+ALWAYS = (
+    "README.md", "docs/how-to/explore.md", "docs/how-to/flower.md", "docs/how-to/nvflare.md", "docs/how-to/report.md",
+    "docs/how-to/select.md",
+)  # fmt: skip
 
 
 def _cases() -> list[Any]:
     names = [str(page.relative_to(ROOT)) for page in WITH_BLOCKS]
     return [
-        pytest.param(page, id=name, marks=[pytest.mark.soak] if name in LONG else [])
+        pytest.param(page, id=name, marks=[] if name in ALWAYS else [pytest.mark.soak])
         for page, name in zip(WITH_BLOCKS, names, strict=True)
     ]
 
