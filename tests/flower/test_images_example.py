@@ -7,9 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import pytest
 from flwr.app import Context, RecordDict
-from flwr.simulation import run_simulation
 
 from fedwise.flower import InProcessGrid
 from flower.generated import imported
@@ -36,24 +34,3 @@ def test_features_choose_and_images_train(tmp_path: Path) -> None:
     assert len(found["clients"]) == 6
     assert len(spoilt(found["clients"])) <= 1
     assert found["accuracy"] > 0.75
-
-
-@pytest.mark.soak
-def test_the_example_runs_in_flowers_own_simulation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from flwr.serverapp import ServerApp
-
-    monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{Path(__file__).parents[2] / 'src'}")
-    asked = config(tmp_path / "summary.json", rounds=1)
-    with imported(ROOT) as (client, server):
-        outer = ServerApp()
-
-        @outer.main()
-        def main(grid: Any, context: Context) -> None:
-            context.run_config = asked
-            server.main(grid, context)
-
-        run_simulation(
-            server_app=outer, client_app=client.app, num_supernodes=12,
-            backend_config={"client_resources": {"num_cpus": 1}, "init_args": {"num_cpus": 2}},
-        )  # fmt: skip
-    assert len(json.loads((tmp_path / "summary.json").read_text())["clients"]) == 6
