@@ -10,8 +10,8 @@ import pytest
 
 import fedwise as fw
 from fedwise.errors import FedwiseError
+from fedwise.forecasting import Forecaster, Settings
 from fedwise.forecasting.design import Design
-from fedwise.forecasting.forecaster import Forecaster, Settings
 from fedwise.forecasting.metrics import auc
 from fedwise.forecasting.objective import Forecast
 from fedwise.forecasting.population import groups_of

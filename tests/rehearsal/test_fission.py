@@ -7,7 +7,7 @@ import pytest
 
 import fedwise as fw
 from conftest import make_people
-from fedwise.rehearsal import fission as module
+from fedwise.estimation import fission as module
 from fedwise.rehearsal.fission import fission
 
 

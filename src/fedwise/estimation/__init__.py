@@ -90,6 +90,7 @@ def _estimate(pool: Releases, estimator: Estimator | str) -> Estimates:
             "shrinkage",
             sigmas,
             found.posterior,
+            np.asarray(pool.matrix, dtype=np.float64),
         )
     for array in (made.cells, made.totals, made.marginals):
         array.flags.writeable = False

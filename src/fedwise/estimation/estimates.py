@@ -88,6 +88,8 @@ class Estimates:
     posterior
         What remains uncertain about each client after shrinkage; ``None`` for the plain estimator, whose
         error is the released noise.
+    released
+        Shape (clients, cells): the noisy counts they were made from, where known.
     """
 
     clients: tuple[str, ...]
@@ -99,6 +101,7 @@ class Estimates:
     estimator: str
     sigmas: Floats = field(default_factory=lambda: np.zeros(0))
     posterior: Posterior | None = None
+    released: Floats | None = field(default=None, repr=False, compare=False)
     #: Redraws of the noise, by seed and number; see `redraw.redrawn`.
     cache: Cache[tuple[int, int], Estimates] = field(
         default_factory=lambda: Cache(_REDRAWS), init=False, repr=False, compare=False

@@ -57,4 +57,5 @@ def estimated_again(estimates: Estimates, cells: Floats, sigmas: Floats) -> Esti
         totals=found.totals,
         sigmas=sigmas,
         posterior=found.posterior,
+        released=cells,
     )

@@ -17,9 +17,10 @@ from ..schema.frame import FrameLike
 from ..search.problem import Objective
 from ..search.selection import ForecastValue, Selection
 from .design import Design
-from .forecaster import Federation, Forecaster, Prediction, Settings
+from .forecaster import Federation, Forecaster
 from .metrics import ALL, GAPS, NAMES, Metrics
 from .objective import Forecast
+from .settings import Prediction, Settings
 from .valuation import Effect, TradeOff, effects, front
 
 __all__ = [

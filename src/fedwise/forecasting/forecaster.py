@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import Literal
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -19,17 +18,18 @@ from ..objective.metric import Metric
 from ..schema.frame import FrameLike
 from . import kernels
 from .anchor import Anchor
-from .design import Coding, Design
+from .design import Design
+from .halves import covariance, mean_metrics, only, signal, split
 from .metrics import ALL, NAMES, SCORES, Metrics, check_name, from_rates
-from .moments import Moments, consistent_counts, moments, noise_gram, table_sigmas
+from .moments import Moments, consistent_counts, marginal_errors, moments, noise_gram, summed, table_sigmas
 from .population import Population, label_chance
 from .ranking import batch_ranks, make_bins
 from .redraws import RedrawCache
 from .sample import Sample, denoise, draw
+from .settings import Prediction, Settings
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-Link = Literal["logistic", "linear"]
 Federation = Sequence[str] | Sequence[int] | Ints
 
 #: Records drawn before raking, for each record the search scores.
@@ -40,72 +40,6 @@ _RIDGE = 1e-3
 _TYPICAL, _TYPICAL_DRAWS = 16, 12
 #: Half width of the smoothed threshold, in units of the score.
 _RAMP = {"logistic": 0.1, "linear": 0.025}
-
-
-class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the forecast's model is made.
-
-    Parameters
-    ----------
-    link
-        ``logistic``, or ``linear`` (ridge regression of the label, threshold ½).
-    use_sensitive
-        Whether the model sees the sensitive attributes.
-    attribute
-        The sensitive attribute whose groups are compared; default the first.
-    coding
-        ``one-hot`` levels, or as the ``schema`` says (scaled columns as numbers). It should bend as the trained
-        model does: see `for_model`.
-    ridge
-        In records: penalty = ridge · n. Default: 0.001, or as much as the noise calls for.
-    records
-        Size of the sample that federations are scored on.
-    seed
-        Of the sample.
-    """
-
-    link: Link = "logistic"
-    use_sensitive: bool = True
-    attribute: str | None = None
-    coding: Coding = "one-hot"
-    ridge: float | None = None
-    records: int = 8192
-    seed: int = 0
-
-    @classmethod
-    def for_model(cls, model: str) -> Settings:
-        """Settings that follow the model to be trained.
-
-        ``logistic``, ``mlp`` or widths such as ``64-32``. A network bends along a scaled column, as one-hot
-        levels do; a linear model does not.
-        """
-        if model not in ("logistic", "mlp") and not model.replace("-", "").isdigit():
-            raise FedwiseError(
-                f"model must be mlp, logistic or widths such as 64-32, got '{model}'"
-                f"{nearest(model, ('mlp', 'logistic'))}"
-            )
-        return cls(coding="schema" if model == "logistic" else "one-hot")
-
-    def __post_init__(self) -> None:
-        if self.link not in ("logistic", "linear"):
-            raise FedwiseError(f"link must be 'logistic' or 'linear', got '{self.link}'")
-        if self.ridge is not None and not (np.isfinite(self.ridge) and self.ridge >= 0):
-            raise FedwiseError(f"ridge must be a finite number of at least 0, got {self.ridge}")
-        if self.records < 100:
-            raise FedwiseError(f"records must be at least 100, got {self.records}")
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """Forecast metrics of a federation, with standard errors by metric name.
-
-    The errors are those of the privacy noise in the federation's tables, with the target's records held
-    fixed. They do not hold what the approximations miss: the forecast's model is not the trained one.
-    """
-
-    clients: tuple[str, ...]
-    metrics: Metrics
-    std_errors: Mapping[str, float] = field(default_factory=dict)
 
 
 class Forecaster:
@@ -134,25 +68,38 @@ class Forecaster:
         *,
         settings: Settings | None = None,
     ) -> None:
+        self._build(estimates, target, settings or Settings())
+        self._halves = self._split(target)
+
+    _halves: tuple[Forecaster, ...] = ()
+
+    def _build(
+        self,
+        estimates: Estimates,
+        target: Sequence[str] | Estimates | FrameLike | None,
+        settings: Settings,
+        design: Design | None = None,
+    ) -> None:
         self.estimates = estimates
-        self.settings = settings or Settings()
+        self.settings = settings
+        self._by_size: Cache[int, tuple[float, tuple[Forecaster, ...]]] = Cache()
         self._redraw_cache = RedrawCache(self._redrawn_rows)
         self._error_cache: Cache[tuple[int, tuple[str, ...]], Floats] = Cache()
         self._views: dict[str, tuple[Population, kernels.Scorer]] = {}
         layout = estimates.layout
         cells, marginals, totals = consistent_counts(estimates)
         self._counts = (cells, marginals, totals)
-        self.design = Design.of(
+        self.design = design or Design.of(
             estimates.schema,
             marginals.sum(axis=0),
-            errors=_marginal_errors(estimates),
+            errors=marginal_errors(estimates),
             use_sensitive=self.settings.use_sensitive,
             attribute=self.settings.attribute,
             coding=self.settings.coding,
         )
         self._moments = moments(self.design, layout, cells, marginals, totals)
         everyone = np.arange(len(estimates.clients))
-        pool = _summed(self._moments, everyone)
+        pool = summed(self._moments, everyone)
         whole = self._draw(everyone)
         if self.settings.link == "linear":
             self.anchor = Anchor.linear(self.design)
@@ -167,10 +114,14 @@ class Forecaster:
     @cached_property
     def rows(self) -> Floats:
         """What is summed over a federation: shape (clients, width). See `kernels.Solver`."""
+        if self._halves:
+            return np.ascontiguousarray(np.concatenate([half.rows for half in self._halves], axis=1))
         return self._rows(self._moments, self._noisiness)
 
     def rates(self, sums: Floats) -> Floats:
         """Positive rates by group and class of each summed row: shape (batch, groups, 2)."""
+        if self._halves:
+            return self._over_halves(sums, lambda half, part: half.rates(part))
         found = kernels.batch_rates(self.solver, self.scorer, np.ascontiguousarray(sums, dtype=np.float64))
         return np.asarray(found, dtype=np.float64)
 
@@ -183,6 +134,8 @@ class Forecaster:
             Any of `metrics.ALL`, with an attribute or without (``eod:SEX@rate``). Those that are not at ½ need
             the order of the target's records, and take longer.
         """
+        if self._halves:
+            return self._over_halves(sums, lambda half, part: half.values(part, names))
         if tuple(names) == NAMES:
             return from_rates(self.rates(sums), self.population.shares)[0]
         sums = np.ascontiguousarray(sums, dtype=np.float64)
@@ -219,8 +172,16 @@ class Forecaster:
         return np.unique(np.asarray(found, dtype=np.int64))
 
     def coefficients(self, federation: Federation) -> Floats:
-        """β of the federation's model, one for each input of `design`."""
-        return self._solve(self.rows[self.positions(federation)].sum(axis=0))
+        """β of the federation's model, one for each input of `design`; the mean over the halves of the noise."""
+        members = self.positions(federation)
+        if self._halves:
+            _, halves = self._of_size(len(members))
+            return np.asarray(np.mean([half.coefficients(members) for half in halves], axis=0))
+        return self._solve(self.rows[members].sum(axis=0))
+
+    def reliability(self, size: int) -> float:
+        """Share of the spread of scores that is signal, for a typical federation of `size` clients; 1 without noise."""
+        return self._of_size(size)[0] if self._halves else 1.0
 
     def predict(self, federation: Federation, *, draws: int = 32, seed: int = 0) -> Prediction:
         """Metrics of the model that `federation` would train, on the target, with standard errors.
@@ -234,7 +195,7 @@ class Forecaster:
         if draws < 0 or draws == 1:
             raise FedwiseError(f"draws must be 0, or at least 2 for a standard error, got {draws}")
         members = self.positions(federation)
-        metrics = self.population.metrics(self._solve(self.rows[members].sum(axis=0)))
+        metrics = self._metrics(members)
         errors = dict.fromkeys(ALL, 0.0) if draws else {}
         if draws and table_sigmas(self.estimates).any():
             again = self.values(self._redraw_cache.sums(members, draws=draws, seed=seed), ALL)
@@ -250,6 +211,66 @@ class Forecaster:
         return self._error_cache.get((size, asked), lambda: self._typical_errors(size, asked))
 
     # -- how it is made -------------------------------------------------------------------------
+
+    def _split(self, target: Sequence[str] | Estimates | FrameLike | None) -> tuple[Forecaster, ...]:
+        """Forecasters of the two halves of the noise, each judged on people of the other; none without noise."""
+        parts = split(self.estimates, self.settings.seed) if self.settings.link == "logistic" else None
+        if parts is None:
+            return ()
+        made = []
+        for mine, other in (parts, parts[::-1]):
+            judged: Sequence[str] | Estimates | FrameLike | None = target
+            if target is None:
+                judged = other
+            elif isinstance(target, list | tuple) and all(isinstance(name, str) for name in target):
+                judged = only(other, self.positions(target))
+            half = Forecaster.__new__(Forecaster)
+            half._build(mine, judged, self.settings, self.design)
+            made.append(half)
+        return tuple(made)
+
+    def _over_halves(self, sums: Floats, ask: Callable[[Forecaster, Floats], Floats]) -> Floats:
+        """The mean over halves of what each says about its part of summed rows, size by size."""
+        width = sums.shape[1] // len(self._halves)
+        # The last entry of a row counts its clients.
+        sizes, which = np.unique(np.maximum(np.rint(sums[:, -1]), 1).astype(np.int64), return_inverse=True)
+        out: Floats | None = None
+        for number, size in enumerate(sizes):
+            here = np.flatnonzero(which == number)
+            _, halves = self._of_size(int(size))
+            said = [ask(half, sums[here, i * width : (i + 1) * width]) for i, half in enumerate(halves)]
+            found = np.mean(said, axis=0)
+            out = np.empty((len(sums), *found.shape[1:])) if out is None else out
+            out[here] = found
+        return np.zeros((0, 0)) if out is None else out
+
+    def _of_size(self, size: int) -> tuple[float, tuple[Forecaster, ...]]:
+        """λ of a typical federation of so many clients, and the halves with their scores drawn together by it."""
+        return self._by_size.get(size, lambda: self._corrected(size))
+
+    def _corrected(self, size: int) -> tuple[float, tuple[Forecaster, ...]]:
+        rng = np.random.default_rng([0x51, size])
+        clients = len(self.estimates.clients)
+        first, second = self._halves
+        mean, spread = covariance(self.design, [half._moments for half in self._halves])
+        found = []
+        for _ in range(_TYPICAL):
+            members = rng.choice(clients, min(size, clients), replace=False)
+            found.append(signal(first.coefficients(members), second.coefficients(members), spread))
+        typical = float(np.median(found))
+        made = []
+        for half in self._halves:
+            view = copy.copy(half)
+            view.solver = half.solver._replace(spread=typical, mean=mean)
+            view._views = {}
+            made.append(view)
+        return typical, tuple(made)
+
+    def _metrics(self, members: Ints) -> Metrics:
+        if self._halves:
+            _, halves = self._of_size(len(members))
+            return mean_metrics([half._metrics(members) for half in halves])
+        return self.population.metrics(self._solve(self.rows[members].sum(axis=0)))
 
     def _columns(self, attribute: str, columns: Sequence[str], sums: Floats) -> dict[str, Floats]:
         """Metrics between the groups of one attribute, each of shape (batch,)."""
@@ -335,14 +356,15 @@ class Forecaster:
                 raise FedwiseError(
                     "target must be estimates of the pool's schema; release it under the same plan"
                 )
-            other = Forecaster(target, settings=self.settings)
+            other = Forecaster.__new__(Forecaster)
+            other._build(target, None, self.settings)
             counts = (part.sum(axis=0) for part in other._counts)
             return self._drawn_population(
                 other.population.sample, moments(self.design, target.layout, *counts)
             )
         if isinstance(target, list | tuple) and all(isinstance(name, str) for name in target):
             members = self.positions(target)
-            return self._drawn_population(self._draw(members), _summed(self._moments, members))
+            return self._drawn_population(self._draw(members), summed(self._moments, members))
         codes = self.estimates.schema.encode(target)
         if codes.shape[1] == 0:
             raise FedwiseError("target must have at least one row; check the reference data")
@@ -385,26 +407,8 @@ class Forecaster:
 
     def _redrawn_rows(self, rng: np.random.Generator) -> Floats:
         """Rows of the pool as it might have been released with another draw of the noise."""
+        if self._halves:
+            return np.concatenate([half._redrawn_rows(rng) for half in self._halves], axis=1)
         counts = consistent_counts(redraw(self.estimates, rng))
         found = moments(self.design, self.estimates.layout, *counts)
         return self._rows(found, self._noisiness)
-
-
-def _summed(found: Moments, members: Ints) -> Moments:
-    """Moments of some clients together."""
-    return Moments(
-        found.gram[members].sum(axis=0), found.cross[members].sum(axis=0), found.totals[members].sum()
-    )
-
-
-def _marginal_errors(estimates: Estimates) -> Floats:
-    """Standard error of each level's pooled count: the best that one of its tables gives."""
-    layout = estimates.layout
-    precision = np.zeros((len(estimates.clients), len(layout.sizes)))
-    with np.errstate(divide="ignore"):
-        for (x, y), (a, b), sigmas in zip(layout.pairs, layout.shapes, estimates.sigmas.T, strict=True):
-            precision[:, x] += 1.0 / (b * sigmas**2)
-            precision[:, y] += 1.0 / (a * sigmas**2)
-        variance = np.sum(1.0 / precision, axis=0)
-    spread = np.repeat(np.where(np.isfinite(variance), variance, 0.0), layout.sizes)
-    return np.asarray(np.sqrt(spread), dtype=np.float64)

@@ -52,13 +52,16 @@ class Solver(NamedTuple):
 
     A row is the lower triangle of H, then g, then records and members (a client of more noise counts as several,
     one of less as a part). The ridge, in records, is
-    the larger of `ridge` and `noise`·√members / records; it pulls to the anchor.
+    the larger of `ridge` and `noise`·√members / records; it pulls to the anchor. Scores are then
+    drawn together towards their mean by the factor `spread`; `mean` holds the mean of every input.
     """
 
     beta: Floats
     projection: Floats
     ridge: float
     noise: float
+    spread: float = 1.0
+    mean: Floats = np.zeros(0)
 
 
 def scorer(
@@ -142,6 +145,18 @@ def substitute(triangle: Floats, right: Floats) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def solve(solver: Solver, row: Floats, work: Floats, beta: Floats) -> None:
+    """The coefficients of one summed row, into `beta`, their scores drawn together by the solver's spread."""
+    step_from_anchor(solver, row, work, beta)
+    if solver.spread < 1.0:
+        shift = 0.0
+        for i in range(1, beta.size):
+            shift += solver.mean[i] * beta[i]
+            beta[i] *= solver.spread
+        beta[0] += (1.0 - solver.spread) * shift
+
+
+@numba.njit(cache=True, nogil=True)
+def step_from_anchor(solver: Solver, row: Floats, work: Floats, beta: Floats) -> None:
     """β = β₀ + (H + R)⁻¹ g of one summed row, into `beta`.
 
     Noise can leave H + R with a negative eigenvalue; the ridge is then doubled until it has none,

@@ -24,6 +24,7 @@ from ..schema.schema import Schema
 from .design import Design
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 _WEIGHT = {"direct_bias": "alpha", "proxy_bias": "beta", "redundancy": "gamma", "signal": "lam"}
 
@@ -141,3 +142,23 @@ def table(
     j, flipped = where[v, u]
     found = cells[..., layout.slice(j)].reshape(*cells.shape[:-1], *layout.shapes[j])
     return np.swapaxes(found, -1, -2) if flipped else found
+
+
+def summed(found: Moments, members: Ints) -> Moments:
+    """Moments of some clients together."""
+    return Moments(
+        found.gram[members].sum(axis=0), found.cross[members].sum(axis=0), found.totals[members].sum()
+    )
+
+
+def marginal_errors(estimates: Estimates) -> Floats:
+    """Standard error of each level's pooled count: the best that one of its tables gives."""
+    layout = estimates.layout
+    precision = np.zeros((len(estimates.clients), len(layout.sizes)))
+    with np.errstate(divide="ignore"):
+        for (x, y), (a, b), sigmas in zip(layout.pairs, layout.shapes, estimates.sigmas.T, strict=True):
+            precision[:, x] += 1.0 / (b * sigmas**2)
+            precision[:, y] += 1.0 / (a * sigmas**2)
+        variance = np.sum(1.0 / precision, axis=0)
+    spread = np.repeat(np.where(np.isfinite(variance), variance, 0.0), layout.sizes)
+    return np.asarray(np.sqrt(spread), dtype=np.float64)

@@ -11,9 +11,10 @@ import numpy.typing as npt
 from ..errors import FedwiseError
 from ..estimation.estimates import Estimates
 from ..schema.frame import FrameLike
-from .forecaster import Forecaster, Settings
+from .forecaster import Forecaster
 from .metrics import NAMES, check_name, check_weights
 from .ranking import RANGE
+from .settings import Settings
 
 Floats = npt.NDArray[np.float64]
 
