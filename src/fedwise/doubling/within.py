@@ -5,7 +5,8 @@ Spread evenly, the numbers of a double would jump at every edge, and a model tha
 (``model = "scaled"``) would learn worse from it than from real rows. So
 
 - the cumulative distribution is interpolated smoothly between the edges (monotone cubic); in the first and last bin,
-  often wide and empty towards the outside, the density falls from that of the next bin;
+  often wide and empty towards the outside, the density falls from that of the next bin, and the wider ones
+  reach a quarter of the column's unit (``scale``) on average: incomes below zero are mostly zero;
 - the factors of the log-linear model, one for each bin, are taken for values at the middle of the bins and their
   logarithms interpolated in a line between: within a bin too, an employed person is rather of the age at which
   more are employed.
@@ -29,6 +30,8 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Records = npt.NDArray[np.int16]
 
+#: How far numbers reach into a wide first or last bin, as a share of the unit in which the model reads the column.
+_REACH = 0.25
 #: Most that the rest of a record may say about a bin, in log-odds.
 _MOST = 6.0
 
@@ -104,11 +107,13 @@ def scaled_columns(values: Values, model: Model, shares: Floats) -> dict[int, Sc
         column = schema.columns[group.variables[0]]
         if column.bins is None or column.model != "scaled" or len(column.bins) < 3:
             continue
-        found[number] = _scaled(group, np.asarray(column.bins, dtype=np.float64), model, shares)
+        bins = np.asarray(column.bins, dtype=np.float64)
+        half = column.scale[1] if column.scale is not None else (bins[-1] - bins[0]) / 2
+        found[number] = _scaled(group, bins, model, shares, reach=_REACH * float(half))
     return found
 
 
-def _scaled(group: Group, bins: Floats, model: Model, shares: Floats) -> Scaled:
+def _scaled(group: Group, bins: Floats, model: Model, shares: Floats, *, reach: float) -> Scaled:
     variable, layout, grid = group.variables[0], model.grid.layout, model.grid
     numbers = group.rows.to_series().cast(float).to_numpy()
     codes = group.codes[:, 0].astype(np.int64)
@@ -130,7 +135,7 @@ def _scaled(group: Group, bins: Floats, model: Model, shares: Floats) -> Scaled:
         weight = table[:, :count] / np.maximum(table[:, :count].sum(axis=0), 1e-12)
         others[other] = logs - (weight * logs).sum(axis=0)
     edges = _edges(bins, numbers, codes)
-    density = _density(edges, mass, numbers, codes)
+    density = _density(Cumulative(edges, mass, reach), numbers, codes)
     middles = np.array([
         np.average(numbers[codes == b], weights=density[codes == b] + 1e-12) if (codes == b).any() else math.nan
         for b in range(count)
@@ -155,10 +160,10 @@ def _edges(bins: Floats, numbers: Floats, codes: Ints) -> Floats:
     return edges
 
 
-def _density(edges: Floats, mass: Floats, numbers: Floats, codes: Ints) -> Floats:
+def _density(cumulative: Cumulative, numbers: Floats, codes: Ints) -> Floats:
     """Share of each value in its bin, each standing for what is nearest to it."""
     out = np.ones(len(numbers))
-    cumulative = Cumulative(edges, mass)
+    edges, mass = cumulative.edges, cumulative.mass
     for level in np.unique(codes):
         at = np.flatnonzero(codes == level)
         if len(at) > 1 and mass[level] > 0:
@@ -176,10 +181,12 @@ class Cumulative:
     ----------
     edges, mass
         Edges of the bins, shape (bins + 1,), and what lies in each.
+    reach
+        Largest scale of the fall in a first or last bin that is wider than four times as much.
     """
 
-    def __init__(self, edges: Floats, mass: Floats) -> None:
-        self.edges, self.mass = edges, mass
+    def __init__(self, edges: Floats, mass: Floats, reach: float = math.inf) -> None:
+        self.edges, self.mass, self.reach = edges, mass, reach
         self._smooth = PchipInterpolator(edges, np.concatenate([[0.0], np.cumsum(mass)]))
 
     def __call__(self, marks: Floats, level: int) -> Floats:
@@ -194,6 +201,8 @@ class Cumulative:
         width = float(self.edges[level + 1] - self.edges[level])
         density = float(self.mass[beside] / (self.edges[beside + 1] - self.edges[beside]))
         scale = _scale(float(self.mass[level]), density, width)
+        if width * _REACH > self.reach:
+            scale = min(scale, self.reach)
         away = self.edges[level + 1] - marks if level < beside else marks - self.edges[level]
         reached = away / width if math.isinf(scale) else np.expm1(-away / scale) / np.expm1(-width / scale)
         return np.asarray(-reached if level < beside else reached, dtype=np.float64)
