@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import fedwise as fw
+from fedwise.rehearsal.gap import gap_of
 from fedwise.rehearsal.performance import (
-    GAP,
     Performance,
     Rehearsed,
     compare,
@@ -44,9 +44,9 @@ def test_an_interval_holds_error_of_the_mean_one_more_training_and_the_gap() -> 
     one = with_figures([made("federation", [0.80, 0.82], [0.1, 0.1])])[0]
     figure = one.figure("auc")
     spread = np.std([0.80, 0.82], ddof=1)
-    reach = 1.6448536 * np.sqrt(spread**2 * 2.5 + GAP["auc"] ** 2)
+    reach = 1.6448536 * np.sqrt(spread**2 * 2.5 + gap_of("auc") ** 2)
     assert (figure.value, figure.low, figure.high) == pytest.approx((0.81, 0.81 - reach, 0.81 + reach))
-    assert one.figure("eod@rate").low == pytest.approx(max(0.0, 0.1 - 1.6448536 * GAP["eod"]))
+    assert one.figure("eod@rate").low == pytest.approx(max(0.0, 0.1 - 1.6448536 * gap_of("eod@rate")))
 
 
 def test_intervals_stay_within_bounds() -> None:
@@ -119,3 +119,13 @@ def test_a_file_reads_back(tmp_path) -> None:
     with pytest.raises(fw.FedwiseError, match="rehearsal file"):
         Rehearsed.load(tmp_path / "none.json")
     assert kept.to_frame().height == 4
+
+
+def test_what_noise_drowns_is_said_not_to_be_known() -> None:
+    clear = with_figures([made("federation", [0.80, 0.81], [0.10, 0.11])])[0]
+    drowned = with_figures([made("federation", [0.60, 0.90], [0.10, 0.11])])[0]
+    assert clear.figure("auc").known
+    assert not drowned.figure("auc").known
+    assert drowned.figure("eod@rate").known
+    text = str(Rehearsed(performances=(drowned,), settings={}))
+    assert "not known at this epsilon" in text

@@ -166,7 +166,7 @@ def read_selection(text: str) -> Selection | list[str]:
 def show(found: Rehearsed) -> None:
     """What to expect of the federation, beside the others."""
     from ..objective.metric import parse
-    from ..rehearsal.performance import INTERVAL
+    from ..rehearsal.performance import INTERVAL, UNKNOWN
 
     others, everyone = found.those("random"), found.those("all")
     rows = []
@@ -176,7 +176,7 @@ def show(found: Rehearsed) -> None:
         rows.append(
             (
                 parse(name).label,
-                f"{figure.value:.4f}",
+                f"{figure.value:.4f}" if figure.known else UNKNOWN,
                 f"{figure.low:.4f} to {figure.high:.4f}",
                 "" if beside is None else f"{beside.others:.4f}",
                 f"{everyone[0].value(name):.4f}" if everyone else "",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from ..errors import FedwiseError, nearest
 from ..files import decode, read_bytes, write_new
 from ..notebook import html_table, plot
 from ..objective.metric import parse
+from .gap import gap_of
 from .judging import GroupRates
 
 FORMAT = "fedwise/rehearsal/1"
@@ -26,15 +27,10 @@ LEVEL = 0.9
 HEADLINE = ("auc", "loss", "balanced_accuracy@rate", "eod@rate", "spd@rate")
 #: The same for more than two classes, and for a number.
 OTHER_HEADLINE = ("macro_auc", "macro_f1", "rmse", "mae", "loss", "eod", "spd", "error_gap")
-#: Standard deviation of trained minus rehearsed values that neither noise nor seeds explain, by base metric. A double
-#: knows pairs only; real rows hold more. First values, set by hand at what one task showed: not calibrated yet.
-GAP = {
-    "auc": 0.006, "loss": 0.005, "brier": 0.003, "calibration_error": 0.01, "accuracy": 0.006,
-    "balanced_accuracy": 0.008, "f1": 0.012, "spd": 0.02, "eod": 0.025, "mad": 0.015,
-}  # fmt: skip
-_OTHER_GAP = 0.02
+#: Noise drowns a metric whose interval would reach this far by noise alone; one without an upper bound, a share of it.
+_DROWNED, _DROWNED_SHARE = 0.1, 0.5
 #: What the intervals are.
-INTERVAL = "90% intervals; their allowance for what doubles lack is not calibrated yet"
+INTERVAL = "90% intervals: privacy noise, drawing, seeds, and what doubles lack (calibrated on census pools)"
 #: What is said in place of a number that the noise drowns.
 UNKNOWN = "not known at this epsilon"
 
@@ -42,7 +38,8 @@ UNKNOWN = "not known at this epsilon"
 class Figure(msgspec.Struct, frozen=True):
     """A metric of a rehearsed training: what to expect of the real one, and a 90% interval for it.
 
-    `spread` is the standard deviation over stages: privacy noise, drawing and seeds.
+    `spread` is the standard deviation over stages: privacy noise, drawing and seeds. Where the noise drowns the
+    answer, `known` is false, and people read "not known at this epsilon" instead of the value.
     """
 
     metric: str
@@ -50,6 +47,7 @@ class Figure(msgspec.Struct, frozen=True):
     low: float
     high: float
     spread: float
+    known: bool = True
 
 
 class Performance(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,7 +166,8 @@ class Rehearsed(msgspec.Struct, frozen=True, kw_only=True):
         lines = [
             {
                 "role": one.role, "clients": " ".join(one.clients), "metric": figure.metric, "value": figure.value,
-                "low": figure.low, "high": figure.high, "spread": figure.spread, "stages": len(one.stages),
+                "low": figure.low, "high": figure.high, "spread": figure.spread, "known": figure.known,
+                "stages": len(one.stages),
             }
             for one in self.performances
             for figure in one.figures
@@ -221,7 +220,9 @@ class Rehearsed(msgspec.Struct, frozen=True, kw_only=True):
             beside = self.comparison(name) if self.those("random") else None
             told = "" if beside is None else f"; random {beside.others:.4f}: {beside.word}"
             value = f"{figure.value:.4f}  ({figure.low:.4f} to {figure.high:.4f}){told}"
-            lines.append(f"{parse(name).label:<32} {UNKNOWN if math.isnan(figure.value) else value}")
+            lines.append(
+                f"{parse(name).label:<32} {UNKNOWN if math.isnan(figure.value) or not figure.known else value}"
+            )
         return "\n".join([*lines, self.verdict()])
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
@@ -325,9 +326,7 @@ def pooled_spread(performances: Iterable[Performance], metric: str) -> float:
     return math.sqrt(squares / freedom) if freedom else math.nan
 
 
-def with_figures(
-    performances: Sequence[Performance], gaps: Mapping[str, float] = GAP
-) -> tuple[Performance, ...]:
+def with_figures(performances: Sequence[Performance]) -> tuple[Performance, ...]:
     """The performances with expected values and 90% intervals for the trained model.
 
     The interval holds the error of the mean over stages, the released noise that all stages share, the spread of one
@@ -342,7 +341,10 @@ def with_figures(
             metric = parse(name)
             low, high = metric.bounds  # a value that is not known keeps NaN for its interval
             spread, mean = spreads[name], float(np.mean(values))
-            reach = _Z * math.sqrt(spread**2 * (2 + 1 / len(values)) + gaps.get(metric.base, _OTHER_GAP) ** 2)
-            figures.append(Figure(name, mean, max(low, mean - reach), min(high, mean + reach), spreads[name]))
+            noise = spread**2 * (2 + 1 / len(values))
+            reach = _Z * math.sqrt(noise + gap_of(name) ** 2)
+            most = _DROWNED if math.isfinite(high) else _DROWNED_SHARE * abs(mean)
+            known = not _Z * math.sqrt(noise) > most
+            figures.append(Figure(name, mean, max(low, mean - reach), min(high, mean + reach), spread, known))
         out.append(msgspec.structs.replace(one, figures=tuple(figures)))
     return tuple(out)

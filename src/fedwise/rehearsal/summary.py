@@ -18,7 +18,7 @@ def summary_of(found: Rehearsed, *, goal: str = "", seconds: float | None = None
         metrics.append(
             RehearsedMetric(
                 metric=name,
-                value=_known(figure.value),
+                value=_known(figure.value) if figure.known else None,
                 low=_known(figure.low),
                 high=_known(figure.high),
                 random=_known(beside.others) if beside is not None else None,

@@ -1,0 +1,27 @@
+"""Gap: what doubles lack, as a standard deviation of trained minus rehearsed metrics beyond noise, drawing and seeds.
+
+Doubles know pairs of columns; real rows hold more. How much that matters was calibrated on census pools with
+benchmarks/rehearsal.py (`CALIBRATED` there names them, docs/theory/rehearsal.md says how) and checked on others. A gap is
+mostly a level that all federations of a pool share: it widens intervals and leaves comparisons alone.
+"""
+
+from __future__ import annotations
+
+from ..objective.metric import parse
+
+#: Root mean square over the calibration pools of what is left of trained − rehearsed, by metric without attribute.
+CALIBRATED_GAP = {
+    "auc": 0.0190, "loss": 0.0120, "balanced_accuracy": 0.0113, "balanced_accuracy@rate": 0.0138, "spd": 0.0220,
+    "eod": 0.0420, "spd@rate": 0.0150, "eod@rate": 0.0370,
+}  # fmt: skip
+#: For any other metric.
+OTHER_GAP = 0.03
+#: A few pools tell a gap badly: their 95% quantile is that of Student's t with 3 degrees of freedom, not the normal one.
+FEW_POOLS = 2.3534 / 1.6449
+
+
+def gap_of(metric: str) -> float:
+    """Standard deviation by which a trained metric differs from its rehearsal for lack of structure in doubles."""
+    wanted = parse(metric)._replace(attribute="")
+    found = CALIBRATED_GAP.get(str(wanted), CALIBRATED_GAP.get(wanted.base, OTHER_GAP))
+    return FEW_POOLS * found
