@@ -43,7 +43,7 @@ _AREA_FEATURES = ("AGEP", "SCHL", "MAR", "DIS", "CIT", "SEX", "NATIVITY")
 #: Least rows of an area that is a client.
 _AREA_ROWS = 600
 #: Pools on which the intervals were calibrated; the others check them.
-CALIBRATED = ("income2018", "travel2024", "poverty_ny")
+CALIBRATED = ("income2018", "coverage2024", "poverty_ny")
 #: How federations train: at most so many rows a client, and the rest.
 ROWS = 3_000
 #: Held-out rows of all clients that the trained models are tested on.

@@ -1,8 +1,8 @@
 """Gap: what doubles lack, as a standard deviation of trained minus rehearsed metrics beyond noise, drawing and seeds.
 
 Doubles know pairs of columns; real rows hold more. How much that matters was calibrated on census pools with
-benchmarks/rehearsal.py (`CALIBRATED` there names them, docs/theory/rehearsal.md says how) and checked on others. A gap is
-mostly a level that all federations of a pool share: it widens intervals and leaves comparisons alone.
+benchmarks/rehearsal.py (`CALIBRATED` there names them, docs/theory/rehearsal.md says how) and checked on others. A gap
+is mostly a level that all federations of a pool share: it widens intervals and leaves comparisons alone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CALIBRATED_GAP = {
 }  # fmt: skip
 #: For any other metric.
 OTHER_GAP = 0.03
-#: A few pools tell a gap badly: their 95% quantile is that of Student's t with 3 degrees of freedom, not the normal one.
+#: A few pools tell a gap badly: the quantile is that of Student's t with 3 degrees of freedom, not the normal one.
 FEW_POOLS = 2.3534 / 1.6449
 
 
