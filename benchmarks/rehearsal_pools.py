@@ -86,7 +86,7 @@ class Real:
 
 def load(name: str, *, cap: int | None = None) -> Real:
     """Read a pool. With `cap` each client keeps at most so many rows, for tables and training alike."""
-    frames, schema = _areas(*AREAS[name]) if name in AREAS else _states(*STATES[name])
+    frames, schema = _areas(*AREAS[name]) if name in AREAS else states(name)
     if cap is not None:
         frames = {client: f.sample(min(cap, f.height), seed=1) for client, f in frames.items()}
     train, _ = split_all(frames, 0.2, seed=0)
@@ -153,7 +153,9 @@ def _part(rows: object, size: int, client: str) -> object:
     return rows.take(np.sort(index))  # type: ignore[attr-defined]
 
 
-def _states(task: str, file: str, year: int) -> tuple[dict[str, pl.DataFrame], Schema]:
+def states(name: str) -> tuple[dict[str, pl.DataFrame], Schema]:
+    """Records of each state of a task, and its schema."""
+    task, file, year = STATES[name]
     loaded = acs.read(task, DATA / file, features="paper", year=year)
     return loaded.clients, loaded.schema
 

@@ -1,0 +1,44 @@
+"""Records by MST or AIM of one client, for `benchmarks/doubles.py`: runs in an environment of its own.
+
+    python benchmarks/rivals.py MST rows.npz out.npz --epsilon 1
+
+dpmm does not resolve with fedwise's pins (it wants pandas 2.1 and numpy below 2): install it apart. The rows are codes,
+with the number of levels of each column; so are the records written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import numpy as np
+import pandas as pd
+
+
+def main() -> None:
+    """Fit, draw as many records, write."""
+    parser = argparse.ArgumentParser(description="records by MST or AIM")
+    parser.add_argument("method", choices=["MST", "AIM"])
+    parser.add_argument("rows")
+    parser.add_argument("out")
+    parser.add_argument("--epsilon", type=float, default=1.0)
+    parser.add_argument("--delta", type=float, default=1e-5)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    from dpmm.models.aim import AIMGM  # type: ignore[import-not-found]
+    from dpmm.models.mst import MSTGM  # type: ignore[import-not-found]
+
+    given = np.load(args.rows)
+    names = [f"c{i}" for i in range(given["codes"].shape[1])]
+    frame = pd.DataFrame(given["codes"].astype(int), columns=names)
+    model = (MSTGM if args.method == "MST" else AIMGM)(epsilon=args.epsilon, delta=args.delta)
+    began = time.process_time()
+    model.set_domain(dict(zip(names, map(int, given["sizes"]), strict=True)))
+    model.set_random_state(np.random.RandomState(args.seed))
+    model.fit(frame)
+    drawn = model.generate(n_records=len(frame))
+    np.savez(args.out, codes=drawn[names].to_numpy(), seconds=time.process_time() - began)
+
+
+if __name__ == "__main__":
+    main()
