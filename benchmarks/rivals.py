@@ -9,6 +9,7 @@ with the number of levels of each column; so are the records written.
 from __future__ import annotations
 
 import argparse
+import importlib
 import time
 
 import numpy as np
@@ -25,13 +26,11 @@ def main() -> None:
     parser.add_argument("--delta", type=float, default=1e-5)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    from dpmm.models.aim import AIMGM  # type: ignore[import-not-found]
-    from dpmm.models.mst import MSTGM  # type: ignore[import-not-found]
-
     given = np.load(args.rows)
     names = [f"c{i}" for i in range(given["codes"].shape[1])]
     frame = pd.DataFrame(given["codes"].astype(int), columns=names)
-    model = (MSTGM if args.method == "MST" else AIMGM)(epsilon=args.epsilon, delta=args.delta)
+    module = importlib.import_module(f"dpmm.models.{args.method.lower()}")
+    model = getattr(module, f"{args.method}GM")(epsilon=args.epsilon, delta=args.delta)
     began = time.process_time()
     model.set_domain(dict(zip(names, map(int, given["sizes"]), strict=True)))
     model.set_random_state(np.random.RandomState(args.seed))
