@@ -1,0 +1,59 @@
+"""The way of an owner and a coordinator through two stages, on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import fedwise as fw
+from conftest import SMALL, make_people
+from fedwise.cli.main import app
+from fedwise.errors import FedwiseError
+
+
+def run(*words: object) -> str:
+    found = CliRunner().invoke(app, [str(word) for word in words])
+    if found.exception is not None and not isinstance(found.exception, SystemExit):
+        raise found.exception
+    assert found.exit_code == 0, found.output
+    return found.stdout
+
+
+def test_two_stages(tmp_path: Path) -> None:
+    (tmp_path / "small.toml").write_text(SMALL)
+    plan, releases = tmp_path / "plan.json", tmp_path / "releases"
+    run("plan", tmp_path / "small.toml", "--stages", "0.5,2", "-o", plan)
+    assert [stage.epsilon for stage in fw.Plan.load(plan).staged] == [0.5, 2.0]
+    for name in "abcd":
+        make_people(1500, ord(name)).write_csv(tmp_path / f"{name}.csv")
+        run(
+            "release",
+            plan,
+            tmp_path / f"{name}.csv",
+            "--client",
+            name,
+            "-o",
+            releases / f"{name}.release.json",
+        )
+    listed = releases / "shortlist.json"
+    run("shortlist", releases, "-k", 2, "--ask", 2, "--redraws", 10, "-o", listed)
+    found = fw.Shortlist.load(listed)
+    asked, other = found.clients[0], found.out[0]
+    later = ["--stage", 2, "--shortlist", listed]
+    said = run("release", plan, tmp_path / f"{asked}.csv", "--client", asked, *later, "--dry-run")
+    assert "You are asked again. Stage 2 of 2: the total epsilon rises from 0.5 to 2." in said
+    assert len(fw.Ledger(tmp_path / f"{asked}.csv.ledger.db").history()) == 1
+    made = json.loads(
+        run("release", plan, tmp_path / f"{asked}.csv", "--client", asked, *later, "--json",
+            "-o", releases / f"{asked}.stage2.release.json")
+    )  # fmt: skip
+    assert (made["stage"], made["epsilon"]) == (2, 2.0)
+    assert made["ledger"]["balance"]["charges"] == 2
+    with pytest.raises(FedwiseError, match="must be on the shortlist to answer stage 2, and is not"):
+        run("release", plan, tmp_path / f"{other}.csv", "--client", other, *later)
+    with pytest.raises(FedwiseError, match="must come with the shortlist that asks for it"):
+        run("release", plan, tmp_path / f"{asked}.csv", "--client", asked, "--stage", 2)
+    assert fw.Pool.load(releases).epsilons.max() == 2.0
