@@ -164,7 +164,7 @@ class Card:
     @property
     def score(self) -> float:
         """One number for all entries, −log₁₀ p: 2 is reached by one honest client in a hundred. Larger is worse."""
-        return -float(np.log10(max(self.p, 1e-300)))
+        return 0.0 - float(np.log10(max(self.p, 1e-300)))
 
     @property
     def doubt(self) -> float:
