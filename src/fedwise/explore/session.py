@@ -305,7 +305,7 @@ class Session:
         """A quick rehearsal of the federation on the screen: its metrics and verdict. Raises `Stale` when overtaken."""
         from ..rehearsal.quick import quick_rehearsal
 
-        known = self._full.get(question)
+        known = self._full.get(question.key)
         clients = known.clients if known is not None else tuple(self.answer(question)["clients"])
         with self._building:
             if clients not in self._rehearsals:
