@@ -61,7 +61,7 @@ def take_report(browser: Any, pool: fw.Pool, folder: Path) -> None:
     report.save(folder / "report.html")
     page = browser.new_page(viewport={"width": 880, "height": 760}, color_scheme="light")
     page.goto((folder / "report.html").as_uri())
-    # The verdict and the map tell the story on one screen; the pages between them are folded away.
+    # The subject and the verdict tell the story on one screen; the rest is folded away.
     page.evaluate(
         """() => {
           const folded = "nav, details, .fw > section:not(#clients), #clients > p, #clients figure:first-of-type";
@@ -69,7 +69,7 @@ def take_report(browser: Any, pool: fw.Pool, folder: Path) -> None:
           document.querySelector(".fw").style.paddingTop = "2.4rem";
         }"""
     )
-    save(page.screenshot(clip={"x": 60, "y": 0, "width": 760, "height": 1170}, full_page=True), "report.png")
+    save(page.screenshot(clip={"x": 60, "y": 0, "width": 760, "height": 1072}, full_page=True), "report.png")
 
 
 def take_explorer(browser: Any, pool: fw.Pool) -> None:
