@@ -133,6 +133,9 @@ def write(table: pl.DataFrame) -> None:
         "core on average.",
         "",
     ]
+    left = [f"{task} {model}" for task in TASKS for model in MODELS if (task, model) not in known]
+    if left:
+        lines += [f"Not measured: {', '.join(left)}.", ""]
     (OUT / "choosing.md").write_text("\n".join(lines))
 
 

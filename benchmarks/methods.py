@@ -161,6 +161,9 @@ def write(table: pl.DataFrame) -> None:
         f"took {cost:.0f} s of one core on average.",
         "",
     ]
+    left = [task for task in TASKS if task not in set(table["task"])]
+    if left:
+        lines += [f"Not measured: {', '.join(left)}.", ""]
     (OUT / "methods.md").write_text("\n".join(lines))
 
 
