@@ -11,7 +11,7 @@ from browser.browser_kit import BASICS, MEASURE, federation, loss, newest, slide
 from fedwise.explore import Explorer
 from fedwise.pool.pool import Pool
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 def test_groups_costs_and_records_limit_the_federation(tab: Any, explorer: Explorer) -> None:

@@ -22,6 +22,8 @@ from fedwise.cli.main import main
 from fedwise.data import synthetic
 from pages.blocks import SHELL, blocks
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*.md")])
 #: Followed step by step by a test of its own, on several machines' worth of processes.

@@ -93,8 +93,8 @@ class Scenery:
     def digest(self) -> str:
         """Hash of releases and settings: results of another scenery are not mixed with these."""
         head = f"{self.pool.plan.digest}\0{self.pool.clients}\0{self.target}\0{self.judged}\0{self.seed}"
-        matrix = np.ascontiguousarray(self.pool.matrix)
-        return hashlib.sha256(head.encode() + matrix.tobytes()).hexdigest()
+        parts = (np.ascontiguousarray(part).tobytes() for part in (self.pool.matrix, self.pool.sigmas))
+        return hashlib.sha256(head.encode() + b"".join(parts)).hexdigest()
 
 
 class Stopped(Exception):
