@@ -163,6 +163,12 @@ MISTAKES: dict[str, tuple[Change | None, tuple[str, ...], str, str]] = {
         "plan.json people.csv",
     ),
     "client and --by": (None, (*RELEASE, "--by", "JOB"), "clients are named by --by", "leave out --client"),
+    "--by simulated": (
+        None,
+        (*RELEASE[:3], "--by", "JOB", "--simulated"),
+        "--simulated must not be given with --by",
+        "--client",
+    ),
     "--by nothing": (None, (*RELEASE[:3], "--by", "JOBS"), "column 'JOBS' is missing", "did you mean 'JOB'?"),
     "another part": (None, (*RELEASE, "--part", "test"), "--part must be all or train", "got 'test'"),
     "a release of no type": (None, (*RELEASE, "-o", "CA.txt"), "must end in .json", "choose another name"),

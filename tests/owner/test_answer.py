@@ -71,6 +71,12 @@ def test_rows_that_changed_are_answered_as_before(ask: Callable[..., Answer]) ->
     assert ask(data=make_people(50)).release == ask(data=make_people(60, 1)).release
 
 
+def test_nobody_is_answered_like_somebody(ask: Callable[..., Answer], tmp_path: Path) -> None:
+    """A refusal would tell, without noise, that there is nobody."""
+    assert ask(data=make_people(0)).release.label == "private"
+    assert len(Ledger(tmp_path / "budget.db").history()) == 1
+
+
 def test_rows_may_be_given_by_a_function(ask: Callable[..., Answer]) -> None:
     assert ask(data=lambda: make_people(9)).release.client == "ash"
 

@@ -79,7 +79,6 @@ def release(
 
     Only the release leaves. The same plan asked again gets the same release, kept in LEDGER.releases/, at no charge.
     """
-    from ..errors import FedwiseError
     from ..owner.release import check_seed
 
     # Everything that can be refused is refused before the rows are read and the ledger is touched.
@@ -94,8 +93,7 @@ def release(
     frames = partial(parts_of, asked, file, client=client, by=by, part=part, test=test, split_seed=split_seed)
     hint = f"fedwise check {request} {file}" + (f" --by {by}" if by else "")
     if by is not None:
-        if data_version is not None:
-            raise FedwiseError("--data-version must not be given with --by: each owner numbers its own data")
+        _refuse_with_by(data_version, simulated=simulated, no_privacy=no_privacy)
         _release_all(
             asked, frames(), file, ledger, output, budget=budget, limits=limits, force=force, json=json
         )
@@ -178,6 +176,19 @@ def _release_one(
         data_version=data_version,
     )  # fmt: skip
     return made, target, warnings
+
+
+def _refuse_with_by(data_version: int | None, *, simulated: bool, no_privacy: bool) -> None:
+    """Options that speak of one client's release; ignored, they would mean a real charge where none was meant."""
+    from ..errors import FedwiseError
+
+    if data_version is not None:
+        raise FedwiseError("--data-version must not be given with --by: each owner numbers its own data")
+    for given, option in ((simulated, "--simulated"), (no_privacy, "--no-privacy")):
+        if given:
+            raise FedwiseError(
+                f"{option} must not be given with --by; release one client at a time with --client"
+            )
 
 
 def _release_all(

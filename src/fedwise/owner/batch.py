@@ -122,10 +122,10 @@ def refuse_problems(plan: Plan, frames: Mapping[str, FrameLike], *, hint: str = 
 
 def _error(plan: Plan, frame: FrameLike, says: str) -> FedwiseError:
     """The error that a release would raise."""
-    from .release import count_tables
+    from .release import count_people
 
     try:
-        count_tables(plan, frame)
+        count_people(plan, frame)
     except FedwiseError as error:
         return error
     return DataError(f"{says}; fedwise check says more")

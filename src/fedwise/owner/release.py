@@ -277,16 +277,25 @@ def release(
     question = Question.of(plan, stage=stage, epsilon=epsilon)
     if ledger is not None:
         check_order(question, ledger, client=client)
-    tables = count_tables(plan, frame)
+    # Where a budget is at stake the owner is told in place of paying; nodes answer by `answer`, whatever the rows.
+    tables = count_tables(plan, frame) if ledger is None else count_people(plan, frame)
     return draw(question, tables, client=client, ledger=ledger, seed=seed, version=data_version)
 
 
 def count_tables(plan: Plan, frame: FrameLike) -> Tables:
-    """Exact counts of a plan's tables, which stay in memory; `DataError` where there are no rows or they do not fit."""
-    codes = plan.schema.encode(frame)
-    if codes.shape[1] == 0:
+    """Exact counts of a plan's tables, which stay in memory; `DataError` where the rows do not fit.
+
+    No rows are counted too: a node that refused them would tell the coordinator, without noise, that there is nobody.
+    """
+    return count(plan.schema.encode(frame), plan.layout)
+
+
+def count_people(plan: Plan, frame: FrameLike) -> Tables:
+    """The same, and a `DataError` where there are no rows. For the owner alone, who decides what to send."""
+    tables = count_tables(plan, frame)
+    if not tables.exact.any():
         raise DataError(NO_ROWS)
-    return count(codes, plan.layout)
+    return tables
 
 
 def draw(

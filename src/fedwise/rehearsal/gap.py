@@ -1,8 +1,8 @@
 """Gap: what doubles lack, as a standard deviation of trained minus rehearsed metrics beyond noise, drawing and seeds.
 
-Doubles know pairs of columns; real rows hold more. How much that matters was calibrated on census pools with
-benchmarks/rehearsal.py (`CALIBRATED` there names them, docs/theory/rehearsal.md says how) and checked on others. A gap
-is mostly a level that all federations of a pool share: it widens intervals and leaves comparisons alone.
+Doubles know pairs of columns; real rows hold more. How much that matters was estimated on three census pools with
+benchmarks/rehearsal.py (docs/theory/rehearsal.md says how); no other pool has checked it yet. A gap is mostly a level
+that all federations of a pool share: it widens intervals and leaves comparisons alone.
 """
 
 from __future__ import annotations

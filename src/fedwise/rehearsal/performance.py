@@ -30,7 +30,9 @@ OTHER_HEADLINE = ("macro_auc", "macro_f1", "rmse", "mae", "loss", "eod", "spd", 
 #: Noise drowns a metric whose interval would reach this far by noise alone; one without an upper bound, a share of it.
 _DROWNED, _DROWNED_SHARE = 0.1, 0.5
 #: What the intervals are.
-INTERVAL = "90% intervals: privacy noise, drawing, seeds, and what doubles lack (calibrated on census pools)"
+INTERVAL = (
+    "90% intervals: privacy noise, drawing, seeds, and what doubles lack (first estimate, three census pools)"
+)
 #: What is said in place of a number that the noise drowns.
 UNKNOWN = "not known at this epsilon"
 
