@@ -165,9 +165,9 @@ MISTAKES: dict[str, tuple[Change | None, tuple[str, ...], str, str]] = {
     "client and --by": (None, (*RELEASE, "--by", "JOB"), "clients are named by --by", "leave out --client"),
     "--by simulated": (
         None,
-        (*RELEASE[:3], "--by", "JOB", "--simulated"),
+        (*RELEASE[:3], "--by", "JOB", "--simulated", "--seed", "0"),
         "--simulated must not be given with --by",
-        "--client",
+        "one client at a time",
     ),
     "--by nothing": (None, (*RELEASE[:3], "--by", "JOBS"), "column 'JOBS' is missing", "did you mean 'JOB'?"),
     "another part": (None, (*RELEASE, "--part", "test"), "--part must be all or train", "got 'test'"),

@@ -7,6 +7,7 @@ rows would itself leak them.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
@@ -133,7 +134,7 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     def load(cls, path: str | Path) -> Schema:
         """Read a ``schema.toml``, or take the shipped schema of that name, such as ``income``."""
         path = Path(path)
-        if not path.suffix and not path.exists():
+        if not path.suffix and not os.path.exists(path):  # which takes a name that no file can have
             known = shipped_names()
             if str(path) not in known:
                 shown = shorten(str(path))
