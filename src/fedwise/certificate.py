@@ -171,10 +171,8 @@ def noise_sentence(swap_chance: float, regret: float, regret_bound: float) -> st
     start = f"Some single swap is truly better with a chance {_of(in_words(swap_chance))}"
     if regret < 5e-7:
         return f"{start}; nothing is lost by keeping this federation, as far as one swap goes."
-    return (
-        f"{start}; the expected loss above the best swap is {regret:.2g}, "
-        f"with a chance of 90% at most {regret_bound:.2g}."
-    )
+    most = f"at most {regret_bound:.2g}" if regret_bound >= 5e-7 else "nothing"
+    return f"{start}; the expected loss above the best swap is {regret:.2g}, with a chance of 90% {most}."
 
 
 def _of(words: str) -> str:

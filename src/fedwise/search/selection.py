@@ -202,10 +202,11 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             return ""
         members = members_changed(found.redraw_changes, self.k)
         part = "95%" if self.redraws >= 20 else "all"
-        return (
-            f"a redraw of the noise changes {members} and costs at most {found.redraw_regret_bound:.2g} of loss "
-            f"in {part} of {self.redraws} redraws"
-        )
+        said = f"a redraw of the noise changes {members}"
+        if found.redraw_changes == 0:
+            return f"{said} ({self.redraws} redraws)"
+        cost = f"raises the loss by at most {found.redraw_regret_bound:.2g}"
+        return f"{said} and {cost} in {part} of {self.redraws} redraws"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
