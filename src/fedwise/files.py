@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import tempfile
@@ -9,12 +10,15 @@ import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import tomli_w
 
 from .errors import FedwiseError
+
+if TYPE_CHECKING:
+    import polars as pl
 
 T = TypeVar("T")
 
@@ -133,6 +137,16 @@ def write_new(
         if temporary is not None:
             discard(temporary)
         raise
+
+
+def write_table(path: Path, table: pl.DataFrame, *, force: bool = False) -> None:
+    """Write a table whole, as CSV where the name ends so, else as Parquet."""
+    buffer = io.BytesIO()
+    if path.suffix.lower() == ".csv":
+        table.write_csv(buffer)
+    else:
+        table.write_parquet(buffer)
+    write_new(path, buffer.getvalue(), force=force)
 
 
 def check_room(path: Path, size: int, *, error: type[FedwiseError] = FedwiseError) -> None:

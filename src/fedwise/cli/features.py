@@ -97,10 +97,9 @@ def apply(
 
     Further arrays of a .npz file, and further columns of a table, such as the label, are kept beside the features.
     """
-    import io
 
     from ..features import Codebook, describe_images, describe_texts
-    from ..files import write_new
+    from ..files import write_table
     from ..planning import Plan
 
     check_output(output, ".parquet", ".csv", force=force)
@@ -113,12 +112,7 @@ def apply(
     elif quality and isinstance(found, list):
         table = table.hstack(describe_texts(found))
     table = table.hstack(beside.drop([name for name in beside.columns if name in table.columns]))
-    buffer = io.BytesIO()
-    if output.suffix.lower() == ".parquet":
-        table.write_parquet(buffer)
-    else:
-        table.write_csv(buffer)
-    write_new(output, buffer.getvalue(), force=force)
+    write_table(output, table, force=force)
     if json:
         print_json({"output": str(output), "codebook": book.digest, "columns": table.columns})
     else:

@@ -33,20 +33,14 @@ def predict(
     probability of the positive class, and the predicted label. A filter on the target's own column is left
     out where the file lacks that column.
     """
-    import io
 
-    from ..files import write_new
+    from ..files import write_table
     from ..training.predict import predict_frame
     from ..training.run import Run
 
     check_output(output, ".csv", ".parquet", force=force)
     table = predict_frame(Run.open(run), data, threshold=_threshold(threshold))
-    buffer = io.BytesIO()
-    if output.suffix.lower() == ".parquet":
-        table.write_parquet(buffer)
-    else:
-        table.write_csv(buffer)
-    write_new(output, buffer.getvalue(), force=force)
+    write_table(output, table, force=force)
     if json:
         print_json({"output": str(output), "rows": table.height})
     else:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import FedwiseError
 from ..estimation.estimates import Estimates
+from ..objective.limit import SLACK, Miss
 from ..schema.frame import FrameLike
 from .forecaster import Forecaster
 from .metrics import NAMES, check_name, check_weights
@@ -20,24 +20,10 @@ Floats = npt.NDArray[np.float64]
 
 #: Loss for each unit by which a limit is missed: a hundredth too much SPD costs a tenth of accuracy.
 PENALTY = 10.0
-#: Rounding allowed before a limit counts as missed.
-SLACK = 1e-9
 #: Largest log loss a forecast gives: scores are kept within this distance of 0.
 _MOST_LOSS = RANGE["logistic"][1] + 0.1
 #: Standard errors by which limits are tightened unless told otherwise.
 MARGIN = 1.0
-
-
-class Miss(NamedTuple):
-    """A limit that a forecast does not keep."""
-
-    metric: str
-    value: float
-    limit: float
-
-    def __str__(self) -> str:
-        side = "at least" if check_name(self.metric).larger_is_better else "at most"
-        return f"{self.metric} is forecast at {self.value:.4f}, the limit is {side} {self.limit:g}"
 
 
 class Forecast:
@@ -167,7 +153,7 @@ class Forecast:
             raise FedwiseError("objective must see the estimates first; call rows(estimates)")
         values = self.forecaster.values(sums[None], self.names)
         return [
-            Miss(name, float(values[0, self.names.index(name)]), limit)
+            Miss(name, float(values[0, self.names.index(name)]), limit, "forecast")
             for (name, limit), miss in zip(self.limits.items(), self._misses(values)[0], strict=True)
             if miss > SLACK
         ]

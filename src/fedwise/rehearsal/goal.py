@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from ..errors import FedwiseError
+from ..objective.limit import SLACK
 from ..objective.metric import parse
 from .performance import Performance
 
@@ -15,22 +16,8 @@ from .performance import Performance
 RANDOM: Literal["random"] = "random"
 #: Loss for each unit by which a limit is missed.
 PENALTY = 10.0
-#: Rounding allowed before a limit counts as missed.
-SLACK = 1e-9
 
 Bound = float | Literal["random"]
-
-
-class Miss(NamedTuple):
-    """A limit that a rehearsal does not keep."""
-
-    metric: str
-    value: float
-    bound: float
-
-    def __str__(self) -> str:
-        side = "at least" if parse(self.metric).larger_is_better else "at most"
-        return f"{self.metric} is rehearsed at {self.value:.4f}, the limit is {side} {self.bound:.4g}"
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import msgspec
 from ..certificate import Certificate
 from ..errors import FedwiseError, Infeasible
 from ..forecasting import ALL, Forecast, Settings
+from ..objective.limit import SLACK, Miss
 from ..objective.metric import parse
 from ..search.chooser import Question
 from ..search.control import Control
@@ -25,7 +26,7 @@ from ..training.encoding import Encoder
 from ..training.model import check_extra
 from ..training.settings import Training
 from .folder import Folder
-from .goal import SLACK, Bound, Goal, Miss
+from .goal import Bound, Goal
 from .halving import Asked, Halving, Members
 from .order import order_of
 from .performance import Rehearsed
@@ -238,7 +239,7 @@ class Rehearsal:
             return
         values = search.values(nearest)
         missed = [
-            str(Miss(name, values[name], bounds[name]))
+            str(Miss(name, values[name], bounds[name], "rehearsed"))
             for name, miss in goal.misses(values, bounds, {}).items()
             if miss > 0
         ]

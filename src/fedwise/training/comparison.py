@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from ..errors import FedwiseError, nearest
-from ..files import write_new
+from ..files import write_table
 from ..objective.metric import parse
 from ..schema.frame import FrameLike
 from ..schema.schema import Schema
@@ -112,12 +111,7 @@ class Comparison:
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
         """Write the table as Parquet, or as CSV where the name ends so."""
-        buffer = io.BytesIO()
-        if Path(path).suffix.lower() == ".csv":
-            self.table.write_csv(buffer)
-        else:
-            self.table.write_parquet(buffer)
-        write_new(Path(path), buffer.getvalue(), force=force)
+        write_table(Path(path), self.table, force=force)
 
     def __str__(self) -> str:
         return str(self.summary(metrics=SHOWN))
