@@ -279,15 +279,12 @@ def _ways(trained: pl.DataFrame | None) -> str:
         "accuracy",
         "SPD", "EOD", "rounds", "MB sent",
     )  # fmt: skip
+    lacking = [way for way in names if trained.filter(pl.col("way") == way).height == 0]
+    untrained = f"Not trained: {'; '.join(lacking)}. " if lacking else ""
     return (
         "## All ways\n\nMean over the cells in which a way was trained (five kinds, medium and heavy, unless "
-        "fewer). Ways that the "
-        "benchmark knows and this table lacks (forecast, rehearsal, FADE, FairFed, FedFB, "
-        "robust rules over random federations) "
-        "were not trained. "
-        "*All, quality*: everybody but the suspects and doubtful. Bytes: parameters there "
-        "and back, and tables where "
-        "they are read.\n\n" + table(columns, rows)
+        f"fewer). {untrained}*All, quality*: everybody but the suspects and doubtful. Bytes: parameters there and "
+        "back, and tables where they are read.\n\n" + table(columns, rows)
     )
 
 

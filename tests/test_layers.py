@@ -38,11 +38,10 @@ HEAVY = ("numba", "polars", "torch", "opendp", "scipy", "flwr", "pandas", "pyarr
 
 #: The rooms of the house, inner ones first. A room may import those before it, and none after.
 ROOMS = (
-    "errors", "files", "cache", "notebook", "schema", "privacy", "objective", "allocation", "planning", "owner",
-    "estimation",
-    "pool", "certificate", "bounds", "search", "forecasting", "doubling", "data", "features", "identification",
-    "calibration", "training", "rehearsal", "auditing", "coordinator", "flower", "nvflare", "view", "reporting",
-    "explore", "cli",
+    "errors", "files", "cache", "notebook", "schema", "privacy", "objective", "allocation", "promise",
+    "planning", "owner", "estimation", "pool", "certificate", "bounds", "search", "forecasting", "doubling",
+    "data", "features", "identification", "calibration", "training", "rehearsal", "auditing", "coordinator",
+    "flower", "nvflare", "view", "reporting", "explore", "cli",
 )  # fmt: skip
 #: Imports against that order that are still to be removed; a line goes when its import is gone, none is added.
 BACKWARD: set[tuple[str, str]] = set()

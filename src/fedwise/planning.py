@@ -23,6 +23,7 @@ from .objective.pfl import Weights, pair_weights, term_of
 from .privacy.judgement import fault, work
 from .privacy.scales import calibrate, check_promise, round_up
 from .privacy.staging import Stage, check_stages, stage_scales
+from .promise import promise_in_words, schema_notes
 from .schema.frame import Format
 from .schema.layout import Layout
 from .schema.schema import Column, Role, Schema
@@ -233,27 +234,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, k
     @property
     def promise(self) -> str:
         """The promise in words."""
-        if not self.private:
-            return (
-                "NO PRIVACY: epsilon is infinite, the tables are exact. Anyone who sees this release may learn "
-                "whether a given person is in the data."
-            )
-        return (
-            f"Adding or removing any one record changes the probability of any outcome of this release by a factor "
-            f"of at most e^{self.epsilon:g} = {math.exp(min(self.epsilon, 700)):.3g}, except with probability "
-            f"{self.delta:g} (({self.epsilon:g}, {self.delta:g})-differential privacy, all {len(self.tables)} tables "
-            f"together).{self._by_stage}"
-        )
-
-    @property
-    def _by_stage(self) -> str:
-        if not self.staged:
-            return ""
-        totals = ", ".join(f"{stage.epsilon:g}" for stage in self.staged)
-        return (
-            f" In {len(self.staged)} stages: the total epsilon after each is {totals}; only clients on a shortlist are "
-            "asked beyond the first."
-        )
+        totals = [stage.epsilon for stage in self.staged]
+        return promise_in_words(self.epsilon, self.delta, tables=len(self.tables), stages=totals)
 
     def for_target(self, name: str | None) -> Plan:
         """The plan as one task sees it: without the tables of other targets. It keeps the digest of the whole.
@@ -275,25 +257,6 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, k
             found[owner] += table.sigma**-2 if self.private else 1.0
         whole = sum(found.values())
         return {name: part / whole for name, part in found.items()}
-
-    def _notes(self) -> list[str]:
-        """What a reader must know about the schema: several targets, and none that is sensitive."""
-        notes = []
-        if len(self.schema.targets) > 1:
-            parts = self.budget_shares()
-            shared = parts.pop("")
-            told = ", ".join(f"{name} {part:.0%}" for name, part in parts.items())
-            notes.append(
-                f"{len(parts)} targets share one budget, which is spent once: {told} of the precision, "
-                f"tables that all use {shared:.0%}"
-            )
-        if self.schema.codebook:
-            notes.append(
-                f"features of codebook {self.schema.codebook[:12]}: every client makes them with the same"
-            )
-        if not self.schema.sensitive:
-            notes.append("no sensitive attribute: nothing about fairness is asked, chosen or reported")
-        return notes
 
     def to_frame(self) -> pl.DataFrame:
         """A row for each table that is asked: its pair of columns, cells, noise and the term it serves."""
@@ -335,7 +298,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, k
             f"  {self.promise}",
             f"  {len(self.tables)} tables, {self.layout.cells} cells, calibration {self.calibration}, "
             f"allocation {self.allocation}",
-            *(f"  {note}" for note in self._notes()),
+            *(f"  {note}" for note in schema_notes(self.schema, self.budget_shares())),
             "",
             f"  {'table':<32}{'cells':>8}{'noise σ':>12}  term",
         ]
