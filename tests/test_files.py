@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -51,6 +53,25 @@ def test_a_file_system_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyP
     write_new(tmp_path / "x", b"new")
     assert (tmp_path / "x").read_bytes() == b"new"
     assert listing(tmp_path) == ["x"]
+
+
+def test_threads_that_write_at_once_leave_the_umask_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading the mask sets it for a moment: without a lock a second thread takes that for the mask."""
+    change = os.umask
+
+    def slow(mask: int) -> int:
+        old = change(mask)
+        time.sleep(0.001)
+        return old
+
+    old = change(0o022)
+    try:
+        monkeypatch.setattr(os, "umask", slow)
+        with ThreadPoolExecutor(4) as crowd:
+            assert set(crowd.map(lambda _: files.file_mode(), range(40))) == {0o644}
+        assert change(0o022) == 0o022
+    finally:
+        change(old)
 
 
 def test_mode_follows_the_umask(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import io
 import os
 import re
 import tempfile
+import threading
 import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
@@ -35,6 +36,9 @@ MAX_TOML = 4 * 1024 * 1024
 _LONG_KEY = re.compile(
     r"""(?:^|[\[{,])[ \t]*(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){8}""", re.MULTILINE | re.ASCII
 )
+
+#: The mask belongs to the process: two threads that read it at once would leave it changed.
+_MASK = threading.Lock()
 
 
 def read_bytes(path: Path, *, what: str, error: type[FedwiseError]) -> bytes:
@@ -175,8 +179,9 @@ def discard(path: str | Path) -> None:
 
 def file_mode() -> int:
     """Mode of a new file under the process's mask, which can only be read by setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
+    with _MASK:
+        mask = os.umask(0o077)
+        os.umask(mask)
     return 0o666 & ~mask
 
 

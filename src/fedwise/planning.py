@@ -16,6 +16,7 @@ import numpy.typing as npt
 import polars as pl
 
 from .allocation import Allocation, shares
+from .cache import Cache
 from .errors import PlanError
 from .files import decode, read_bytes, shorten, write_new
 from .notebook import html_table
@@ -41,6 +42,9 @@ LABEL_ALONE = "all records"
 
 #: More editions than any data set has.
 MAX_EDITION = 1_000_000
+
+#: Digests of plans that were found sound.
+_SOUND: Cache[str, None] = Cache(most=256)
 
 Infinite = Literal["inf"]
 Calibration = Literal["tight", "rdp"]
@@ -153,6 +157,10 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, k
             raise PlanError(
                 f"{where} does not match its digest: it was edited or damaged; ask for a new copy"
             )
+        # The rest follows from what the digest covers: a plan found sound needs no second look.
+        _SOUND.get(self.digest, lambda: self._check(where))
+
+    def _check(self, where: str) -> None:
         if self.schema.digest != self.schema_digest:
             raise PlanError(f"{where} does not match the digest of its schema; ask for a new copy")
         if self.edition is not msgspec.UNSET and not 2 <= self.number <= MAX_EDITION:

@@ -62,11 +62,12 @@ def gather(
     for stage in range(2, len(plan.staged) + 1):
         if again is None:
             break
+        kept = len(made.releases)
         made = _ask_again(
             channel, plan, waiting, made, again(made.pool), stage, accept_flagged=accept_flagged
         )
         if save is not None:
-            keep_releases(made.releases, save)
+            keep_releases(made.releases[kept:], save)
     return made
 
 

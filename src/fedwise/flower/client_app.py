@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from .places import beside
 from .simulation import simulation_policy
 
 _LOG = logging.getLogger("flwr")
+#: An app's function that gives rows is called for one node at a time, also where nodes answer in threads.
+_ASKING = threading.Lock()
 #: Rows, a path, or a function of the node's context that gives either.
 DataSource = FrameLike | Callable[[Context], FrameLike]
 #: A policy, the path of one, or a function of the node's context that gives either.
@@ -125,7 +128,8 @@ def find_data(source: Any, policy: Policy | None, context: Context) -> FrameLike
     if policy is not None and policy.data is not None:
         return policy.data
     if source is not None:
-        return source(context) if callable(source) else source
+        with _ASKING:
+            return source(context) if callable(source) else source
     raise FedwiseError(
         "node has no data; name it in the policy file or with --node-config 'data=\"rows.parquet\"'"
     )

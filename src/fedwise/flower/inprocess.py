@@ -9,18 +9,33 @@ from __future__ import annotations
 import copy
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from typing import Any, NamedTuple
 
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
+from ..search.control import cores
+from . import wire
 from .simulation import in_process
 
 _SERVER = 1
 _RUN = 1
 _RAISED = 2
+
+
+class _Sent(NamedTuple):
+    """A message under the number it was given."""
+
+    number: str
+    message: Message
+
+    @property
+    def node(self) -> int:
+        return int(self.message.metadata.dst_node_id)
 
 
 class InProcessGrid(Grid):  # type: ignore[misc]  # flwr is not typed for us
@@ -87,27 +102,53 @@ class InProcessGrid(Grid):  # type: ignore[misc]  # flwr is not typed for us
         return [node for node in self.contexts if node not in self.offline]
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Deliver, run the handler, keep the reply."""
-        ids = []
+        """Deliver, run the handler, keep the reply.
+
+        Nodes with a policy of their own answer plans at the same time, as many as there are cores: the sampler of
+        noise takes most of the time and leaves the interpreter free. Nodes that share a policy, and every other
+        message, are handled one after the other.
+        """
+        sent: list[_Sent] = []
         for message in messages:
-            number = str(uuid.uuid4())
-            message.metadata.__dict__["_message_id"] = number
-            ids.append(number)
-            node = message.metadata.dst_node_id
-            if node in self.offline | self.silent or node not in self.contexts:
-                continue
-            # A copy both ways: on a wire nobody can change what the other side holds.
-            received = copy.deepcopy(message)
-            try:
-                with in_process():
-                    reply = self.app(received, self.contexts[node])
-            except Exception as cause:
-                # What Flower does, leak included: tests of sanitised errors depend on it.
-                reply = Message(Error(code=_RAISED, reason=f"{type(cause)}:<'{cause}'>"), reply_to=received)
-            reply = copy.deepcopy(reply)
-            reply.metadata.__dict__["_message_id"] = str(uuid.uuid4())
-            self._replies[number] = reply
-        return ids
+            sent.append(_Sent(str(uuid.uuid4()), message))
+            message.metadata.__dict__["_message_id"] = sent[-1].number
+        away = self.offline | self.silent
+        taken = [each for each in sent if each.node not in away and each.node in self.contexts]
+        queues = self._queues(taken)
+        if len(queues) > 1:
+            with ThreadPoolExecutor(min(cores(), len(queues))) as crowd:
+                runs = [crowd.submit(copy_context().run, self._handle_all, queue) for queue in queues]
+                done = {number: reply for run in runs for number, reply in run.result().items()}
+        else:
+            done = self._handle_all(taken)
+        self._replies.update((each.number, done[each.number]) for each in taken)
+        return [each.number for each in sent]
+
+    def _queues(self, sent: Sequence[_Sent]) -> list[list[_Sent]]:
+        """Messages that may be handled at the same time: those of one queue keep their order."""
+        if any(each.message.metadata.message_type != wire.MESSAGE_TYPE for each in sent):
+            return [list(sent)]
+        queues: dict[str, list[_Sent]] = {}
+        for each in sent:
+            queues.setdefault(str(self.contexts[each.node].node_config.get("policy", "")), []).append(each)
+        return list(queues.values())
+
+    def _handle_all(self, sent: Sequence[_Sent]) -> dict[str, Message]:
+        """Replies by the number of the message they answer."""
+        return {each.number: self._handle(each.message) for each in sent}
+
+    def _handle(self, message: Message) -> Message:
+        # A copy both ways: on a wire nobody can change what the other side holds.
+        received = copy.deepcopy(message)
+        try:
+            with in_process():
+                reply = self.app(received, self.contexts[message.metadata.dst_node_id])
+        except Exception as cause:
+            # What Flower does, leak included: tests of sanitised errors depend on it.
+            reply = Message(Error(code=_RAISED, reason=f"{type(cause)}:<'{cause}'>"), reply_to=received)
+        reply = copy.deepcopy(reply)
+        reply.metadata.__dict__["_message_id"] = str(uuid.uuid4())
+        return reply
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         """Replies that are there, each once."""

@@ -28,7 +28,7 @@ def add_noise(tables: Tables, sigmas: npt.NDArray[np.float64]) -> NoisyCounts:
     # Tables of one scale are one call: the noise of every cell is independent, and calls cost more than draws.
     for sigma in np.unique(scales):
         here = scales == sigma
-        noisy[here] = _measurement(float(sigma))(tables.exact[here].tolist())
+        noisy[here] = _measurement(float(sigma))(tables.exact[here])
     return NoisyCounts(noisy)
 
 
@@ -53,11 +53,14 @@ def no_noise(tables: Tables) -> NoisyCounts:
 
 @cache
 def _measurement(sigma: float) -> Any:
-    import opendp.prelude as dp
+    # Not opendp.prelude, which imports scikit-learn: that takes longer than a release.
+    from opendp.domains import atom_domain, vector_domain
+    from opendp.measurements import make_gaussian
+    from opendp.metrics import l2_distance
+    from opendp.mod import enable_features
 
-    dp.enable_features("contrib")
-    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64")
-    return space >> dp.m.then_gaussian(scale=sigma)
+    enable_features("contrib")
+    return make_gaussian(vector_domain(atom_domain(T="i64")), l2_distance(T="f64"), scale=sigma)
 
 
 @cache

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from ..cache import Cache
 from ..errors import DataError, SchemaError, nearest
 from ..files import format_toml, parse_toml, read_bytes, shorten, write_new
 from .cells import Wanted, read_cells
@@ -33,6 +34,8 @@ from .shipped import shipped_names, shipped_text
 MAX_COLUMNS = 500
 #: Most tasks that one release may serve; each takes its part of the budget.
 MAX_TARGETS = 50
+#: Schemas by their text: a node reads its owner's again for every message.
+_PARSED: Cache[str, Schema] = Cache(most=64)
 
 
 class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -149,6 +152,10 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     @classmethod
     def parse(cls, text: str, *, where: str = "schema") -> Schema:
         """Read a schema from TOML text. `where` names the source in errors."""
+        return _PARSED.get(text, lambda: cls._parse(text, where))
+
+    @classmethod
+    def _parse(cls, text: str, where: str) -> Schema:
         tree = parse_toml(text, what=where, error=SchemaError)
         columns = tree.pop("columns", None)
         if not isinstance(columns, dict) or not columns:

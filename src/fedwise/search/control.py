@@ -76,6 +76,10 @@ class Control:
             return [work(item) for item in items]
         return list(self._workers.map(work, items))
 
+    def alone(self) -> Control:
+        """The same search on one thread: for work that is itself an item of `map`, which must not wait for workers."""
+        return _Alone(self)
+
     def run(self, search: Callable[[], T]) -> T:
         """Run the whole search on a thread of its own and wait for it, showing progress.
 
@@ -112,6 +116,23 @@ class Control:
             self.progress = None
             self.interrupted = True
             self._stop.set()
+
+
+class _Alone(Control):
+    """One thread of another control, to which it reports and with which it stops."""
+
+    def __init__(self, whole: Control) -> None:
+        super().__init__(threads=1)
+        self.whole = whole
+
+    def stopped(self) -> bool:
+        return self.whole.stopped()
+
+    def expect(self, evaluations: int) -> None:
+        self.whole.expect(evaluations)
+
+    def report(self, evaluations: int, best: float) -> None:
+        self.whole.report(evaluations, best)
 
 
 def cores() -> int:

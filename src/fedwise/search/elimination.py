@@ -11,8 +11,9 @@ chance. Derivation, and where it fails: docs/theory/stages.md.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -37,9 +38,12 @@ from .seats import seat
 from .sizes import Sizes, parse_sizes
 
 Floats = npt.NDArray[np.float64]
+T = TypeVar("T")
 
 #: Part of the redraws that is used to estimate the loss above the best after the next stage.
 _AFTER = 4
+#: Counts of a pool up to which draws are made at the same time; beyond, their copies would fill the memory.
+_SIDE_BY_SIDE = 5_000_000
 
 
 class Standings(NamedTuple):
@@ -204,19 +208,22 @@ class _Trial:
 
     def standings(self, redraws: int) -> Standings:
         """Margins of every client over draws of what the noise leaves open, and the regret of the selection."""
-        margins = np.zeros((redraws, len(self.estimates.clients)))
-        regret = np.zeros(redraws)
-        for number in range(redraws):
-            problem = Problem.of(possible(self.estimates, self._rng(19, number)), copy.copy(self.goal))
-            size, members = self._search(problem, number)
-            margins[number] = self._margins(problem, self.feasible[size], members)
-            regret[number] = max(problem.loss(self.chosen) - problem.loss(members), 0.0)
+        drawn = self._map(self._draw, redraws)
+        margins = np.stack([margin for margin, _ in drawn])
+        regret = np.array([above for _, above in drawn])
         mean, spread = margins.mean(axis=0), margins.std(axis=0, ddof=1)
         share = (margins < 0).mean(axis=0)
         with np.errstate(divide="ignore", invalid="ignore"):
             tail = special.stdtr(redraws - 1, -mean / spread)
         smooth = np.where(spread > 0, tail, share)
         return Standings(np.maximum(share, smooth), share, mean, spread, float(regret.mean()))
+
+    def _draw(self, number: int, control: Control) -> tuple[Floats, float]:
+        """Margins of every client in one draw, and the loss of the present selection above the best."""
+        problem = Problem.of(possible(self.estimates, self._rng(19, number)), copy.copy(self.goal))
+        size, members = self._search(problem, number, control)
+        above = max(problem.loss(self.chosen) - problem.loss(members), 0.0)
+        return self._margins(problem, self.feasible[size], members, control), above
 
     def regret_after(
         self, pool: Pool, asked: npt.NDArray[np.bool_], stage: int, rules: Constraints, redraws: int
@@ -232,33 +239,40 @@ class _Trial:
             among = feasible_sizes(rules, self.estimates, tuple(self.feasible))
         except Infeasible:
             return None
-        found = []
-        for number in range(redraws):
+
+        def above(number: int, control: Control) -> float:
             rng = self._rng(23, number)
             true = possible(self.estimates, rng)
             after = Problem.of(learned(self.estimates, true, sigmas, rng), copy.copy(self.goal))
             problem = Problem.of(true, copy.copy(self.goal))
-            _, best = self._search(problem, number)
-            found.append(max(problem.loss(self._among(after, among)) - problem.loss(best), 0.0))
-        return float(np.mean(found))
+            _, best = self._search(problem, number, control)
+            return max(problem.loss(self._among(after, among, control)) - problem.loss(best), 0.0)
 
-    def _among(self, problem: Problem, feasible: dict[int, Limits]) -> tuple[int, ...]:
+        return float(np.mean(self._map(above, redraws)))
+
+    def _map(self, work: Callable[[int, Control], T], redraws: int) -> list[T]:
+        """`work` for every redraw: at the same time, or for large pools one by one, each with all threads."""
+        if self.estimates.cells.size > _SIDE_BY_SIDE:
+            return [work(number, self.control) for number in range(redraws)]
+        return self.control.map(lambda number: work(number, self.control.alone()), range(redraws))
+
+    def _among(self, problem: Problem, feasible: dict[int, Limits], control: Control) -> tuple[int, ...]:
         """The best federation that limits narrower than the pool's allow."""
-        searched = search_sizes(problem, feasible, Greedy("exchange"), self.seed, self.control)
+        searched = search_sizes(problem, feasible, Greedy("exchange"), self.seed, control)
         return min(searched, key=lambda entry: entry.outcome.loss).outcome.members
 
     def _rng(self, stream: int, number: int) -> np.random.Generator:
         return np.random.default_rng([self.seed & 0xFFFFFFFFFFFFFFFF, stream, number])
 
-    def _search(self, problem: Problem, number: int) -> tuple[int, tuple[int, ...]]:
+    def _search(self, problem: Problem, number: int, control: Control) -> tuple[int, tuple[int, ...]]:
         """Size and members of the best federation of one redraw: a short search, and a descent from the selection."""
         best: tuple[float, int, tuple[int, ...]] | None = None
         for size, limits in self.feasible.items():
-            found = descend(problem, limits, self.best[size], control=self.control)
+            found = descend(problem, limits, self.best[size], control=control)
             loss, members = found.loss, found.members
             if problem.spec is not None:
                 short = Annealing(chains=1, steps=1000)
-                other = short.search(problem, limits, size, seed=self.seed + number + 1, control=self.control)
+                other = short.search(problem, limits, size, seed=self.seed + number + 1, control=control)
                 if other.loss < loss:
                     loss, members = other.loss, other.members
             if best is None or loss < best[0]:
@@ -266,11 +280,13 @@ class _Trial:
         assert best is not None
         return best[1], best[2]
 
-    def _margins(self, problem: Problem, limits: Limits, members: tuple[int, ...]) -> Floats:
+    def _margins(
+        self, problem: Problem, limits: Limits, members: tuple[int, ...], control: Control
+    ) -> Floats:
         """Signed margin of every client: infinite for one that cannot join, minus infinite for one that must."""
         inside = np.asarray(members, dtype=np.int64)
         pairs = len(inside) * (len(problem.clients) - len(inside))
-        swaps = best_swaps(problem, limits, inside, control=self.control, keep=max(pairs, 1))
+        swaps = best_swaps(problem, limits, inside, control=control, keep=max(pairs, 1))
         rise = np.maximum(swaps.losses - problem.loss(inside), 0.0)
         found = np.full(len(problem.clients), np.inf)
         np.minimum.at(found, swaps.ins, rise)

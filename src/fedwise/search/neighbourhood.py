@@ -23,7 +23,7 @@ Ints = npt.NDArray[np.int64]
 _SLICE = 4096
 _PYTHON_SLICE = 512
 #: Up to this many swaps the whole neighbourhood is scanned at every step; beyond, a short list first.
-_SMALL = 20_000
+_SMALL = 4_000
 _SHORT_OUTS, _SHORT_INS = 16, 128
 #: An improvement must exceed rounding, or a descent could circle.
 TOLERANCE = 1e-12
