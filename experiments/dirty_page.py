@@ -396,6 +396,6 @@ def _grid(detected: pl.DataFrame | None) -> str:
         f"{cells} cells were run. * not all tasks. – not run.\n\n"
         + table(columns, rows)
         + "\n\n*Another's rows* leaves the associations of an honest client: there is nothing to see in pair "
-        "tables. Shares and ε that are "
-        "not shown were not run."
+        "tables. Where half of the clients are spoilt alike there is no honest majority to compare with: labels and "
+        "features spoilt at random are then not found, and an AUC below one half says that the honest ones look odd."
     )
