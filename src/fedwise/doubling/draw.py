@@ -33,7 +33,7 @@ CLIENT_RECORDS, CLIENT_SWEEPS = 3_000, 5
 #: Sweeps that make a double's records independent of the pool's, and that fit them to the client's counts.
 _FRESH, _FIT = 1, 3
 #: Threads that draw; the loops are compiled and hold no lock.
-_THREADS = 2
+THREADS = 2
 #: What a file says of itself: these keys in the metadata of its Parquet.
 ARTIFICIAL = "fedwise.artificial"
 
@@ -139,7 +139,7 @@ def doubles(
         if name not in estimates.clients:
             raise PoolError(f"pool holds no client '{name}'{nearest(name, estimates.clients)}")
     frames: dict[str, pl.DataFrame] = {}
-    with ThreadPoolExecutor(_THREADS) as threads:
+    with ThreadPoolExecutor(THREADS) as threads:
         for name, frame in zip(names, threads.map(lambda n: drawer.frame(n, records), names), strict=True):
             frames[name] = frame
             if progress is not None:
@@ -174,19 +174,25 @@ class Drawer:
         """The estimated number of records of a client, at least 1."""
         return max(1, round(float(self.estimates.totals[self.estimates.clients.index(client)])))
 
-    def codes(self, client: str, records: int) -> Records:
-        """Codes of a double, shape (records, variables)."""
-        shares = self.shares(self.estimates.cells[self.estimates.clients.index(client)])
-        seed = _seed(self.seed, client)
-        model = self.model.moved(
-            shares,
+    def model_of(self, client: str, records: int) -> Model:
+        """The pool's model moved to a client's tables, learnt with about so many records."""
+        return self.model.moved(
+            self._shares_of(client),
             records=min(max(records, 500), CLIENT_RECORDS),
             sweeps=CLIENT_SWEEPS,
-            seed=seed,
+            seed=_seed(self.seed, client),
             base=self.base,
         )
+
+    def _shares_of(self, client: str) -> Floats:
+        return self.shares(self.estimates.cells[self.estimates.clients.index(client)])
+
+    def codes(self, client: str, records: int) -> Records:
+        """Codes of a double, shape (records, variables)."""
+        seed = _seed(self.seed, client)
+        model = self.model_of(client, records)
         rows = model.sample(records, sweeps=_FRESH, seed=seed + 1)
-        return model.refined(rows, shares * records, sweeps=_FIT, seed=seed + 2)
+        return model.refined(rows, self._shares_of(client) * records, sweeps=_FIT, seed=seed + 2)
 
     def frame(self, client: str, records: int | None = None) -> pl.DataFrame:
         """The double of a client, of at most so many records."""

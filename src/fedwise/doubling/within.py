@@ -16,7 +16,9 @@ A number is then drawn given the rest of its record: P(v | record) ∝ density(v
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,6 +34,8 @@ Records = npt.NDArray[np.int16]
 
 #: How far numbers reach into a wide first or last bin, as a share of the unit in which the model reads the column.
 _REACH = 0.25
+#: Rounds of fitting the density within bins.
+_ROUNDS = 8
 #: Most that the rest of a record may say about a bin, in log-odds.
 _MOST = 6.0
 
@@ -67,13 +71,41 @@ class Scaled:
 
     def draw(self, rows: Records, rng: np.random.Generator) -> Ints:
         """For each record one of the group's possible values with the record's code."""
+        u = rng.random(len(rows))
+        out = np.zeros(len(rows), np.int64)
+        for at, values, weight in self._weights(rows):
+            running = np.cumsum(weight, axis=1)
+            marks = u[at] * running[:, -1]
+            out[at] = self.places[values[np.minimum((running < marks[:, None]).sum(axis=1), len(values) - 1)]]
+        return out
+
+    def likelihood(self, rows: Records, numbers: Floats) -> Floats:
+        """How likely each record's number is among those of its bin, given the rest of the record."""
+        out = np.ones(len(rows))
+        place = np.minimum(np.searchsorted(self.numbers, numbers), len(self.numbers) - 1)
+        for at, values, weight in self._weights(rows):
+            here = np.clip(place[at] - values[0], 0, len(values) - 1)
+            out[at] = weight[np.arange(len(at)), here] / weight.sum(axis=1)
+        return out
+
+    def fitted(self, rows: Records) -> Scaled:
+        """The same with densities that these records, each drawing by itself, keep together."""
+        density = self.density.copy()
+        for _ in range(_ROUNDS):
+            made = dataclasses.replace(self, density=density)
+            drawn = np.zeros(len(density))
+            for _, values, weight in made._weights(rows):
+                drawn[values] = (weight / weight.sum(axis=1, keepdims=True)).mean(axis=0)
+            density = density * np.where(drawn > 0, self.density / np.maximum(drawn, 1e-12), 1.0)
+        return dataclasses.replace(self, density=density)
+
+    def _weights(self, rows: Records) -> Iterator[tuple[Ints, Ints, Floats]]:
+        """For every bin: its records, its values, and the weight of each value in each record."""
         says = np.zeros((len(rows), next(iter(self.logs.values())).shape[1]))
         for other, logs in self.logs.items():
             says += logs[rows[:, other]]
         says = np.clip(says, -_MOST, _MOST)
         here = rows[:, self.variable].astype(np.int64)
-        u = rng.random(len(rows))
-        out = np.zeros(len(rows), np.int64)
         last = says.shape[1] - 1
         for level in np.unique(here):
             at, values = np.flatnonzero(here == level), np.flatnonzero(self.codes == level)
@@ -86,10 +118,7 @@ class Scaled:
             )
             far = self.offset[values]
             tilt = np.where(far < 0, slopes[:, :1], slopes[:, 1:]) * far
-            weight = np.cumsum(self.density[values] * np.exp(tilt), axis=1)
-            marks = u[at] * weight[:, -1]
-            out[at] = self.places[values[np.minimum((weight < marks[:, None]).sum(axis=1), len(values) - 1)]]
-        return out
+            yield at, values, self.density[values] * np.exp(tilt)
 
 
 def scaled_columns(values: Values, model: Model, shares: Floats) -> dict[int, Scaled]:
@@ -148,7 +177,8 @@ def _scaled(group: Group, bins: Floats, model: Model, shares: Floats, *, reach: 
         away = numbers[at] - middles[b]
         step = np.where(away < 0, gaps[0], gaps[-1])
         offset[at] = np.where(np.isfinite(step) & (step > 0), away / step, 0.0)
-    return Scaled(variable, numbers, codes, density, np.clip(offset, -1.0, 1.0), others, places)
+    made = Scaled(variable, numbers, codes, density, np.clip(offset, -1.0, 1.0), others, places)
+    return made.fitted(model.rows)
 
 
 def _edges(bins: Floats, numbers: Floats, codes: Ints) -> Floats:
@@ -170,7 +200,7 @@ def _density(cumulative: Cumulative, numbers: Floats, codes: Ints) -> Floats:
             middles = (numbers[at][1:] + numbers[at][:-1]) / 2
             marks = np.concatenate([[edges[level]], middles, [edges[level + 1]]])
             out[at] = np.maximum(np.diff(cumulative(marks, int(level))), 0.0)
-            out[at] /= max(out[at].sum(), 1e-300)
+        out[at] /= max(out[at].sum(), 1e-300)
     return out
 
 
@@ -194,15 +224,17 @@ class Cumulative:
         last = len(self.mass) - 1
         if level in (0, last):
             return self._outer(marks, level, 1 if level == 0 else last - 1)
-        return np.asarray(self._smooth(marks), dtype=np.float64)
+        low, high = self.edges[level], self.edges[level + 1]
+        even = self.mass[level] * (marks - low) / (high - low)
+        return np.asarray((self._smooth(marks) + even) / 2, dtype=np.float64)
 
     def _outer(self, marks: Floats, level: int, beside: int) -> Floats:
         """Falls exponentially from the density of the next bin, where that one is denser."""
         width = float(self.edges[level + 1] - self.edges[level])
         density = float(self.mass[beside] / (self.edges[beside + 1] - self.edges[beside]))
         scale = _scale(float(self.mass[level]), density, width)
-        if width * _REACH > self.reach:
-            scale = min(scale, self.reach)
+        if math.isinf(scale) and width * _REACH > self.reach:
+            scale = self.reach
         away = self.edges[level + 1] - marks if level < beside else marks - self.edges[level]
         reached = away / width if math.isinf(scale) else np.expm1(-away / scale) / np.expm1(-width / scale)
         return np.asarray(-reached if level < beside else reached, dtype=np.float64)

@@ -15,8 +15,7 @@ import numpy as np
 
 from ..cache import Cache
 from ..doubling.draw import Drawer
-from ..doubling.model import Model
-from ..doubling.within import scaled_columns
+from ..doubling.population import population
 from ..errors import FedwiseError, PoolError, nearest
 from ..estimation import Releases
 from ..estimation.estimates import Estimates
@@ -32,7 +31,6 @@ TARGET = "\0target"
 JUDGED = 20_000
 #: Most records of it as the doubles' own half of the noise shows it.
 _OWN = 8_000
-_SWEEPS, _FRESH = 16, 3
 
 
 class Stage:
@@ -114,27 +112,17 @@ class Stage:
         return found
 
     def _population(self, estimates: Estimates, records: int, what: str) -> Judges | DrawnJudges:
-        """People of the target from one half of the noise.
-
-        Their records are the model's own. Fitted to the tables' counts one by one, as a double's are, they would lose
-        some of the structure by which a model tells the classes apart.
-        """
-        drawer = self.drawer
-        shares = drawer.shares(estimates.cells[self._target].sum(axis=0))
-        model = Model.fit(
-            drawer.grid, shares, records=min(records, 10_000), sweeps=_SWEEPS, seed=_seed(self.seed, 0, what)
-        )
-        rows = model.sample(records, sweeps=_FRESH, seed=_seed(self.seed, 1, what))
-        rng = np.random.default_rng(_seed(self.seed, 3, what))
-        frame, rows = drawer.values.frame(rows, rng, scaled_columns(drawer.values, model, shares))
+        """People of the target from one half of the noise."""
+        drawer = self.drawer if estimates is self.drawer.estimates else Drawer(estimates, seed=self.seed)
+        people = population(drawer, self._target, records, seed=_seed(self.seed, 0, what))
+        rows = self.encoder.encode(people.frame)
         if self.encoder.task.kind != "binary":
-            return DrawnJudges(self.encoder.encode(frame), self.encoder.task, self.encoder.attributes)
-        target = estimates.schema.target
+            return DrawnJudges(rows, self.encoder.task, self.encoder.attributes)
         # Records whose target is neither class are left out, as the encoder leaves them out.
-        chance = model.chances(rows, target)[rows[:, target] < 2, :2]
+        chance = people.chances[people.codes[:, estimates.schema.target] < 2, :2]
         names = tuple(estimates.schema.columns[v].labels for v in estimates.schema.sensitive)
         positive = chance[:, 1] / np.maximum(chance.sum(axis=1), 1e-300)
-        return Judges(self.encoder.encode(frame), positive, self.encoder.attributes, names)
+        return Judges(rows, positive, self.encoder.attributes, names)
 
     def prepared(self, clients: Sequence[str]) -> Prepared:
         """What the trainer takes: these clients' doubles. It tests on one record only; `judges` do the judging."""

@@ -1,0 +1,80 @@
+"""Populations: people of several clients, by their sizes, each with the chances of its own client's model."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+import fedwise as fw
+from fedwise.doubling.draw import Drawer
+from fedwise.doubling.population import population
+from fedwise.training.ranking import Ranking
+
+SCHEMA = """
+name = "aged"
+[columns.AGE]
+role = "feature"
+bins = [0, 20, 40, 60, 100]
+model = "scaled"
+[columns.SEX]
+role = "sensitive"
+levels = [1, 2]
+[columns.RICH]
+role = "target"
+levels = [0, 1]
+"""
+
+
+def _rows(n: int, middle: float, seed: int) -> pl.DataFrame:
+    rng = np.random.default_rng(seed)
+    age = rng.triangular(1, 35, 95, n).astype(int)
+    rich = rng.random(n) < 1 / (1 + np.exp(-(age - middle) / 4))
+    return pl.DataFrame({"AGE": age, "SEX": rng.integers(1, 3, n), "RICH": rich.astype(int)})
+
+
+@pytest.fixture(scope="module")
+def drawer() -> Drawer:
+    """In the first client people are rich from 30 on, in the second from 60 on; it is three times as large."""
+    plan = fw.plan(fw.Schema.parse(SCHEMA), epsilon=20.0)
+    frames = {"a": _rows(3000, 30, 0), "b": _rows(9000, 60, 1)}
+    return Drawer(
+        fw.estimate(
+            fw.Pool.of(
+                fw.release(plan, rows, client=name, simulated=True, seed=i)
+                for i, (name, rows) in enumerate(frames.items())
+            )
+        )
+    )
+
+
+def test_people_come_by_size_and_keep_what_holds_within_a_client(drawer) -> None:
+    people = population(drawer, [0, 1], 4000, seed=0)
+    assert people.frame.height == len(people.codes) == len(people.chances) == 4000
+    np.testing.assert_allclose(people.chances.sum(axis=1), 1.0)
+    np.testing.assert_array_equal(drawer.estimates.schema.encode(people.frame).T, people.codes)
+    # 1,000 of the first client come first: of those between 40 and 60 nearly all are rich, in the second about a third.
+    middle = people.codes[:, 0] == 2
+    first = np.arange(4000) < 1000
+    assert people.chances[middle & first, 1].mean() > 0.9
+    assert people.chances[middle & ~first, 1].mean() < 0.5
+    again = population(drawer, [0, 1], 4000, seed=0)
+    assert again.frame.equals(people.frame)
+
+
+def test_some_clients_can_be_asked_for_alone(drawer) -> None:
+    people = population(drawer, [1], 501, seed=0)
+    assert people.frame.height == 501
+
+
+def test_chances_know_the_number_and_not_only_its_bin(drawer) -> None:
+    """Within the bin of 40 to 60 the chance of the second client's people rises with age, as their labels do."""
+    people = population(drawer, [1], 8000, seed=1)
+    inside = people.codes[:, 0] == 2
+    age, chance = people.frame["AGE"].to_numpy()[inside], people.chances[inside, 1]
+    assert np.corrcoef(age, chance)[0, 1] > 0.8
+    label = people.codes[inside, 2].astype(float)
+    by_age = Ranking.of(age.astype(np.float32), label).auc()
+    by_chance = Ranking.of(age.astype(np.float32), chance).auc()
+    assert by_chance == pytest.approx(by_age, abs=0.03)  # about three standard errors of the drawn labels
+    assert by_age > 0.6
