@@ -33,7 +33,7 @@ from fedwise.search.chains import Walk, anneal, seed_words
 from fedwise.search.constraints import Constraints
 from fedwise.search.control import Control
 from fedwise.search.feasible import check
-from fedwise.search.kernels import Spec, swap_loss
+from fedwise.search.kernels import swap_loss
 from fedwise.search.outcome import Method, Outcome
 from fedwise.search.problem import PFL, Problem
 
@@ -76,7 +76,7 @@ def best_time(
 
 
 @numba.njit(nogil=True)
-def _many_swaps(spec: Spec, scratch: Any, sums: Any, rows: Any, count: int) -> float:
+def _many_swaps(spec: Any, scratch: Any, sums: Any, rows: Any, count: int) -> float:
     total = 0.0
     for i in range(count):
         total += swap_loss(spec, scratch, sums, rows[i % rows.shape[0]], rows[(7 * i + 3) % rows.shape[0]])
@@ -135,9 +135,9 @@ def accuracy(board: Board, states: Estimates) -> None:
     sums = rows[:5].sum(axis=0)
     walk = Walk(
         order, 5, np.zeros(problem.width), sums, np.zeros(0), np.zeros(0, np.int64), np.zeros(5, np.int64),
-        np.array([0.0, np.inf, 1e300]), np.zeros(3, np.int64), seed_words(np.uint64(0), np.uint64(0)), 1.0, 10**9,
+        np.array([0.0, np.inf, 1e300]), np.zeros(3, np.int64), seed_words(0, 0), 1.0, 10**9,
     )  # fmt: skip
-    anneal(problem.spec, rows, limits, walk, 1_000_000)
+    anneal(problem.spec, np.empty((2, 0)), rows, limits, walk, 1_000_000)
     fresh = rows[order[:5]].sum(axis=0)
     board.add(
         "drift of the sum after 10^6 swaps", float(np.abs(sums - fresh).max() / np.abs(fresh).max()), "relative",

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from functools import cached_property
 from itertools import combinations, pairwise
 from pathlib import Path
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from .allocation import Allocation, shares
 from .cache import Cache
+from .deferred import Deferred
 from .errors import PlanError
 from .files import decode, read_bytes, shorten, write_new
 from .notebook import html_table
@@ -28,6 +28,11 @@ from .promise import promise_in_words, schema_notes
 from .schema.frame import Format
 from .schema.layout import Layout
 from .schema.schema import Column, Role, Schema
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = Deferred("polars")
 
 FORMAT: Literal["fedwise/plan/1"] = "fedwise/plan/1"
 #: More cells than this do not fit a release that people can read and servers can sum.

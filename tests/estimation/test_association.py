@@ -37,6 +37,23 @@ def test_strengthen_reaches_the_goal_and_keeps_marginals_and_empty_cells(part: f
     assert made[0, 2] == 0.0
 
 
+@pytest.mark.parametrize("part", [-0.1, 0.0, 1e-9, 0.01, 0.3, 0.999, 1.0, 1.7, 3.9, 9.0])
+def test_strengthen_takes_the_step_that_halving_finds(part: float) -> None:
+    rng = np.random.default_rng(1)
+    for table in (
+        TABLE,
+        rng.dirichlet(np.full(40, 0.5)).reshape(8, 5),
+        rng.dirichlet(np.full(4, 9.0)).reshape(2, 2),
+    ):
+        x, y, goal = table.sum(axis=1)[None], table.sum(axis=0)[None], part * nats(table)
+        low, high = -1.0, 1.0
+        for _ in range(12):
+            middle = 0.5 * (low + high)
+            weaker = nats(fit(table * ratio(table) ** middle, x, y)[0]) < goal
+            low, high = (middle, high) if weaker else (low, middle)
+        np.testing.assert_array_equal(strengthen(table, goal), fit(table * ratio(table) ** low, x, y)[0])
+
+
 def test_a_mixture_reaches_the_goal() -> None:
     rng = np.random.default_rng(0)
     x, y = rng.dirichlet([5, 5, 5], 6), rng.dirichlet([5, 5, 5], 6)

@@ -8,16 +8,23 @@ from functools import cache
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
+from scipy.fft import next_fast_len
 from scipy.optimize import brentq
 
 from fedwise.privacy.accounting import (
     LossDistribution,
     discrete_curve,
     discrete_gaussian,
+    fast_length,
     gaussian_curve,
 )
 from fedwise.privacy.judgement import EXACT_BELOW, LATTICE
 from fedwise.privacy.scales import gaussian_delta, gaussian_epsilon
+
+
+def test_lengths_are_those_of_the_fastest_transforms() -> None:
+    lengths = [*range(1, 400), *range(9_990, 10_010), 123_457, 10**6 + 1]
+    assert [fast_length(n) for n in lengths] == [next_fast_len(n, real=True) for n in lengths]
 
 
 @cache

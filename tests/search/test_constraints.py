@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedwise.errors import FedwiseError, Infeasible
-from fedwise.search.constraints import Constraints, satisfied
+from fedwise.search.constraints import Constraints, allowed, keeps, satisfied, usage
 from fedwise.search.feasible import check, start
 
 CLIENTS = tuple(f"c{i}" for i in range(6))
@@ -140,3 +140,23 @@ def test_starts_are_feasible_even_when_feasible_federations_are_rare():
         assert len(set(members.tolist())) == 20
         assert satisfied(limits, members)
     assert np.array_equal(start(limits, 20, 0, 1), start(limits, 20, 0, 1))
+
+
+def test_swaps_that_keep_the_limits_are_the_same_in_numpy_and_compiled():
+    rng = np.random.default_rng(0)
+    names = tuple(f"c{i}" for i in range(14))
+    rules = Constraints(
+        min_records=260.0,
+        groups={name: "xyz"[i % 3] for i, name in enumerate(names[:11])},
+        max_per_group={"x": 2, "y": 1, "z": 2},
+        costs={name: float(i) for i, name in enumerate(names)},
+        budget=30.0,
+    )
+    for given in (rules, Constraints()):
+        limits = given.resolve(names, rng.uniform(10, 100, len(names)))
+        members = np.array([0, 1, 5, 8, 12])
+        used, counts = usage(limits, members)
+        outs, ins = (side.ravel() for side in np.meshgrid(members, np.setdiff1d(np.arange(14), members)))
+        wanted = [allowed(limits, used, counts, a, b) for a, b in zip(outs, ins, strict=True)]
+        assert keeps(limits, used, counts, outs, ins).tolist() == wanted
+        assert given is not rules or 0 < sum(wanted) < len(wanted)

@@ -17,7 +17,7 @@ from fedwise.objective.pfl import Weights, loss, terms
 from fedwise.search import kernels
 from fedwise.search.chains import ACCEPTED, BEST, CURRENT, RESUM, Walk, anneal, seed_words, uniform
 from fedwise.search.constraints import Constraints
-from fedwise.search.kernels import move, swap_loss
+from fedwise.search.kernels import move
 from fedwise.search.logarithm import xlog2x
 from fedwise.search.problem import PFL, Problem
 from search.pools import random_estimates
@@ -64,8 +64,7 @@ def test_every_kernel_equals_the_reference(pool, w):
     want = loss(estimates, members, weights)
     want_swapped = loss(estimates, swapped, weights)
     sums = problem.sums(members)
-    scratch = np.full((2, problem.spec.scratch), np.nan)
-    swap = swap_loss(problem.spec, scratch, sums, problem.rows[out], problem.rows[into])
+    swap = problem.swapped(sums, np.array([[out, into]]))[0]
     assert close(problem.loss(members), want, estimates, members, weights)
     assert close(swap, want_swapped, estimates, swapped, weights)
     joined = problem.joined(problem.sums(members[1:]), np.array([into, out]))
@@ -107,11 +106,11 @@ def test_a_million_swaps_do_not_drift():
     floats = np.array([problem.loss(order[:6]), np.inf, 1e300])
     integers = np.array([0, 0, 0])
     best = np.zeros(6, dtype=np.int64)
-    words = seed_words(np.uint64(1), np.uint64(0))
+    words = seed_words(1, 0)
     walk = Walk(
         order, 6, base, sums, np.zeros(0), np.zeros(0, np.int64), best, floats, integers, words, 1.0, 10**9
     )
-    anneal(problem.spec, problem.rows, limits, walk, 1_000_000)
+    anneal(problem.spec, np.empty((2, 0)), problem.rows, limits, walk, 1_000_000)
     assert integers[ACCEPTED] == 1_000_000
     assert integers[ACCEPTED] % RESUM != 0, "the last fresh sum must lie before the check"
     assert sorted(order) == list(range(20))
@@ -193,10 +192,10 @@ def test_the_swap_loop_uses_packed_instructions():
 
 def test_uniform_numbers_are_uniform_and_chains_differ():
     # Kolmogorov–Smirnov at 20,000 draws: 1.95/√n is exceeded with probability 0.001, and the seed is fixed.
-    state = seed_words(np.uint64(0), np.uint64(0))
+    state = seed_words(0, 0)
     draws = np.sort([uniform(state) for _ in range(20_000)])
     assert draws[0] >= 0
     assert draws[-1] < 1
     assert np.abs(draws - (np.arange(20_000) + 0.5) / 20_000).max() < 1.95 / math.sqrt(20_000)
-    firsts = {uniform(seed_words(np.uint64(s), np.uint64(c))) for s in range(30) for c in range(30)}
+    firsts = {uniform(seed_words(s, c)) for s in range(30) for c in range(30)}
     assert len(firsts) == 900

@@ -102,13 +102,29 @@ def check_output(path: Path | None, *endings: str, force: bool) -> None:
         raise FedwiseError(f"output '{path}' must end in {' or '.join(endings)}; choose another name")
 
 
+class Silent:
+    """Shows nothing; a terminal's progress bar takes as long to load as a small command."""
+
+    def add_task(self, description: str, **fields: Any) -> Any:
+        """Begin a task."""
+
+    def update(self, task: Any, **fields: Any) -> None:
+        """Tell how far a task is."""
+
+    def advance(self, task: Any, advance: float = 1) -> None:
+        """Tell that a task has gone on."""
+
+
 @contextmanager
-def progress() -> Iterator[Progress]:
+def progress() -> Iterator[Progress | Silent]:
     """A progress bar on stderr with a free text field ``best`` for the best so far.
 
     Use ``task = bar.add_task("searching", total=n, best="")`` and
     ``bar.update(task, completed=i, best="loss -0.21")``. Silent when stderr is not a terminal.
     """
+    if not sys.stderr.isatty() and not os.environ.get("FORCE_COLOR"):
+        yield Silent()
+        return
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     console = stderr()

@@ -5,8 +5,11 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import Path
+from typing import Any
 
 import typer
+import typer.main
+from typer.core import TyperGroup
 
 from .. import __version__
 from ..errors import FedwiseError
@@ -40,14 +43,65 @@ COMMANDS = (
     "flower",
 )
 
+
+class Commands(TyperGroup):
+    """The commands, each loaded when it is asked for: a person who runs one does not wait for the others."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = _Loaded()
+
+
+class _Loaded(dict[str, Any]):
+    """Commands by name, in order."""
+
+    def __init__(self) -> None:
+        super().__init__(dict.fromkeys(COMMANDS))
+
+    def __getitem__(self, name: str) -> Any:
+        found = super().__getitem__(name)
+        if found is None:
+            found = self[name] = _load(name)
+        return found
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The command of this name."""
+        return self[name] if super().__contains__(name) else default
+
+    def items(self) -> Any:
+        """Names and commands."""
+        return [(name, self[name]) for name in self]
+
+    def values(self) -> Any:
+        """All commands."""
+        return [self[name] for name in self]
+
+
+def _load(name: str) -> Any:
+    """One command, as a group of its own would hold it."""
+    module = importlib.import_module(f"fedwise.cli.{name}")
+    group = typer.Typer(**_SETTINGS, add_completion=False)
+    group.callback()(lambda: None)
+    if hasattr(module, "app"):
+        group.add_typer(module.app, name=name)
+    else:
+        group.command(name, cls=Command)(getattr(module, name))
+    made: Any = typer.main.get_command(group)
+    return made.commands[name]
+
+
+_SETTINGS: dict[str, Any] = {
+    "no_args_is_help": True,
+    "pretty_exceptions_enable": False,
+    "rich_markup_mode": "markdown",
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
 app = typer.Typer(
     name="fedwise",
+    cls=Commands,
     help="Choose who trains before anyone trains: private, proactive client selection. A file fedwise.toml in this "
     "folder or above gives options to all commands.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    **_SETTINGS,
 )
 
 
@@ -71,18 +125,6 @@ def _root(
     path = find_project(Path.cwd())
     if path is not None:
         context.default_map = defaults_of(read_project(path))
-
-
-def _register() -> None:
-    for name in COMMANDS:
-        module = importlib.import_module(f"fedwise.cli.{name}")
-        if hasattr(module, "app"):
-            app.add_typer(module.app, name=name)
-        else:
-            app.command(name, cls=Command)(getattr(module, name))
-
-
-_register()
 
 
 def main() -> None:

@@ -13,10 +13,12 @@ import numpy.typing as npt
 
 from ..objective.information import LOG2E, from_sums, information, ratio, xlogx
 from .entropy import debiased
-from .fitting import fit, margin_factors
+from .fitting import fit, fit_in_place, margin_factors
 
 Floats = npt.NDArray[np.float64]
 
+#: Steps of the strength t from −1 to 0, and as many from 0 to 1.
+_STEPS = 2048
 #: Furthest that a mixture's strength is moved, and the relative precision asked of it.
 _FURTHEST, _NEAR = 0.5, 1e-3
 
@@ -54,12 +56,33 @@ def strengthen(table: Floats, goal: float) -> Floats:
     """
     x, y = table.sum(axis=1)[None], table.sum(axis=0)[None]
     pattern = ratio(table)
-    low, high = -1.0, 1.0
-    for _ in range(12):
-        middle = 0.5 * (low + high)
-        weaker = nats(fit(table * pattern**middle, x, y)[0]) < goal
-        low, high = (middle, high) if weaker else (low, middle)
-    return np.asarray(fit(table * pattern**low, x, y)[0], dtype=np.float64)
+
+    def moved(t: float) -> Floats:
+        return np.asarray(fit_in_place((table * pattern**t)[None], x, y)[0])
+
+    # The last step of 2/4096 that is still too weak. Information grows with about the square of the strength 1 + t,
+    # so the next step to try is where its root would meet the goal's; halving ends what that does not find.
+    low, high, goal_root = 0, 2 * _STEPS, math.sqrt(max(goal, 0.0))
+    low_root, high_root = 0.0, math.inf
+    middle = _STEPS
+    for trial in range(40):
+        found = nats(moved(middle / _STEPS - 1.0))
+        if found < goal:
+            low, low_root = middle, math.sqrt(max(found, 0.0))
+        else:
+            high, high_root = middle, math.sqrt(max(found, 0.0))
+        if high - low == 1:
+            break
+        middle = (low + high) // 2
+        if trial < 8:
+            if high_root == math.inf:
+                place = low * goal_root / low_root if low_root > 0 else middle
+            else:
+                place = low + (high - low) * (goal_root - low_root) / max(high_root - low_root, 1e-300)
+            # One step beyond the guess, to the other side of the goal.
+            beyond = math.floor(place) + (1 if found < goal else 0)
+            middle = min(max(beyond, low + 1), high - 1)
+    return moved(low / _STEPS - 1.0)
 
 
 def mix_to(

@@ -38,14 +38,19 @@ def fit(tables: Floats, rows: Floats, columns: Floats, *, rounds: int = ROUNDS) 
     """
     shape = (rows.shape[0], rows.shape[1], columns.shape[1])
     fitted = np.array(np.broadcast_to(tables, shape), dtype=np.float64, order="C")
-    _fit(fitted, np.ascontiguousarray(rows), np.ascontiguousarray(columns), rounds)
-    return fitted
+    return fit_in_place(fitted, np.ascontiguousarray(rows), np.ascontiguousarray(columns), rounds=rounds)
+
+
+def fit_in_place(tables: Floats, rows: Floats, columns: Floats, *, rounds: int = ROUNDS) -> Floats:
+    """`fit` of contiguous tables (clients, a, b), which are overwritten; rows and columns contiguous too."""
+    _fit(tables, rows, columns, rounds, np.empty(columns.shape[1]))
+    return tables
 
 
 @numba.njit(cache=True, nogil=True)
-def _fit(tables: Floats, rows: Floats, columns: Floats, rounds: int) -> None:
+def _fit(tables: Floats, rows: Floats, columns: Floats, rounds: int, below: Floats) -> None:
+    # Work space `below` comes from the caller, and there is no call of max: each would take a part of the compilation.
     a, b = tables.shape[1], tables.shape[2]
-    below = np.empty(b)
     for i in range(tables.shape[0]):
         table = tables[i]
         for step in range(rounds + 1):
@@ -64,7 +69,9 @@ def _fit(tables: Floats, rows: Floats, columns: Floats, rounds: int) -> None:
             worst = 0.0
             for y in range(b):
                 wanted = columns[i, y]
-                worst = max(worst, abs(wanted - below[y]))
+                off = abs(wanted - below[y])
+                if off > worst:
+                    worst = off
                 below[y] = wanted / below[y] if below[y] > 0.0 else 0.0
             if worst <= _EXACT:
                 break

@@ -25,11 +25,12 @@ Where there is no noise every step is the identity. Derivation and trials: docs/
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
+from ..deferred import Deferred
 from ..objective.information import ratio
 from ..schema.layout import Layout
 from . import association
@@ -38,6 +39,11 @@ from .consistency import Parts, join, split, variances
 from .estimates import Posterior
 from .factors import factor_posterior
 from .fitting import ROUNDS, centre, fit
+
+if TYPE_CHECKING:
+    from scipy import special
+else:
+    special = Deferred("scipy.special")
 
 Floats = npt.NDArray[np.float64]
 
@@ -367,18 +373,24 @@ def _scaled_variance(deviation: Floats, scale: Floats, v: float) -> Floats:
     """Prior variance θ·scale with θ by iterated, precision-weighted moments: E d² = θ·scale + v."""
     if not scale.any():
         return np.zeros_like(scale)
-    theta = 1.0
+    theta, known, square = 1.0, scale.ravel(), (deviation**2 - v).ravel()
     for _ in range(20):
-        weight = scale / (theta * scale + v + 1e-300) ** 2
+        weight = known / (theta * known + v + 1e-300) ** 2
         weight /= weight.max() + 1e-300
-        bottom = float(np.sum(weight * scale))
-        theta = max(float(np.sum(weight * (deviation**2 - v))) / bottom, 1e-6) if bottom > 0 else 1e-6
+        bottom = float(np.add.reduce(weight * known))
+        before, theta = theta, 1e-6
+        if bottom > 0:
+            theta = max(float(np.add.reduce(weight * square)) / bottom, 1e-6)
+        if theta == before:
+            break
     return theta * scale
 
 
 def _keep(tau: Floats, v: Floats) -> Floats:
     """τ² / (τ² + v): the part of a deviation that is kept; all of it where there is no noise."""
     whole = np.asarray(tau + v, dtype=np.float64)
+    if np.min(v, initial=np.inf) > 0:
+        return np.asarray(tau / whole)
     top = np.broadcast_to(np.asarray(tau, dtype=np.float64), whole.shape)
     return np.where(np.asarray(v) > 0, np.divide(top, whole, out=np.zeros_like(whole), where=whole > 0), 1.0)
 

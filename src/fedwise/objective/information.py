@@ -112,5 +112,7 @@ def gradient(tables: Floats, *, floor: float = 0.0) -> Floats:
 def _per_record(n: Floats | float, sums: Floats | float) -> Floats:
     """log2 n + sums / n, and 0 where n is not positive."""
     records = np.asarray(n, dtype=np.float64)
+    if records.ndim == 0:  # one table: many are asked for one by one
+        return np.asarray(np.log2(records) + sums / records if records > 0 else 0.0)
     safe = np.where(records > 0, records, 1.0)
     return np.where(records > 0, np.log2(safe) + sums / safe, 0.0)

@@ -6,14 +6,17 @@ the only way out is `fedwise.release`, which adds noise.
 
 from __future__ import annotations
 
+import sys
 from typing import NoReturn
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import DataError
 from ..schema.layout import Layout
+
+#: Pairs of codes up to which numpy counts: loading the compiler takes longer than all of that.
+_FEW = 4_000_000
 
 
 class Tables:
@@ -63,30 +66,25 @@ def count(codes: npt.NDArray[np.int16], layout: Layout) -> Tables:
         too_high = codes.max(axis=1) >= np.asarray(layout.sizes)
         if codes.dtype.kind not in "iu" or too_high.any() or codes.min() < 0:
             raise DataError("codes must lie inside their variable's domain; use Schema.encode")
+    few = codes.shape[1] * layout.tables <= _FEW and "numba" not in sys.modules
+    return Tables(layout, count_few(codes, layout) if few else count_many(codes, layout))
+
+
+def count_many(codes: npt.NDArray[np.int16], layout: Layout) -> npt.NDArray[np.int64]:
+    """The flat counts, in one pass over the codes."""
+    from .counting import count_pairs
+
     exact = np.zeros(layout.cells, dtype=np.int64)
     pairs = np.asarray(layout.pairs, dtype=np.int64).reshape(-1, 2)
     sizes = np.asarray(layout.sizes, dtype=np.int64)
-    _count(np.ascontiguousarray(codes), pairs, sizes, layout.offsets, exact)
-    return Tables(layout, exact)
+    count_pairs(np.ascontiguousarray(codes), pairs, sizes, layout.offsets, exact)
+    return exact
 
 
-@numba.njit(cache=True, nogil=True)
-def _count(
-    codes: npt.NDArray[np.int16],
-    pairs: npt.NDArray[np.int64],
-    sizes: npt.NDArray[np.int64],
-    offsets: npt.NDArray[np.int64],
-    out: npt.NDArray[np.int64],
-) -> None:
-    # Rows in blocks: the codes of a block stay in the first cache while every pair is counted over them.
-    rows = codes.shape[1]
-    block = 2048
-    for start in range(0, rows, block):
-        stop = min(start + block, rows)
-        for j in range(pairs.shape[0]):
-            x = codes[pairs[j, 0], start:stop]
-            y = codes[pairs[j, 1], start:stop]
-            width = sizes[pairs[j, 1]]
-            table = out[offsets[j] : offsets[j + 1]]
-            for r in range(stop - start):
-                table[x[r] * width + y[r]] += 1
+def count_few(codes: npt.NDArray[np.int16], layout: Layout) -> npt.NDArray[np.int64]:
+    """The same, one table at a time, without the compiler."""
+    exact = np.zeros(layout.cells, dtype=np.int64)
+    wide = codes.astype(np.intp)
+    for j, ((x, y), (a, b)) in enumerate(zip(layout.pairs, layout.shapes, strict=True)):
+        exact[layout.slice(j)] = np.bincount(wide[x] * b + wide[y], minlength=a * b)
+    return exact

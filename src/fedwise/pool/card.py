@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
+from ..deferred import Deferred
 from ..errors import FedwiseError, PoolError
 from ..schema.schema import Schema
 from .attenuation import Shares
@@ -20,6 +21,11 @@ from .outliers import LEAST_CLIENTS
 from .pool import Pool
 from .population import shifts
 from .symptoms import EFFECTS, FREEDOM, Symptom, symptoms
+
+if TYPE_CHECKING:
+    from scipy import special
+else:
+    special = Deferred("scipy.special")
 
 #: Nominal chance that a pool of honest clients has any suspect, over all clients and entries together.
 #: docs/theory/quality.md has the measured rates.

@@ -21,10 +21,17 @@ import hashlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
+
+from ..deferred import Deferred
+
+if TYPE_CHECKING:
+    from scipy import special
+else:
+    special = Deferred("scipy.special")
 
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64] | npt.NDArray[np.float64]

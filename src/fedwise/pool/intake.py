@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
+from ..deferred import Deferred
 from ..errors import PoolError
 from ..owner.release import Release
 from ..planning import Plan
@@ -28,6 +28,11 @@ from ..schema.layout import Layout
 from .outliers import Counts
 from .screen import FALSE_ALARM, TOO_GOOD_FROM, Flag
 from .spending import Part, Spending
+
+if TYPE_CHECKING:
+    from scipy import special
+else:
+    special = Deferred("scipy.special")
 
 Floats = npt.NDArray[np.float64]
 

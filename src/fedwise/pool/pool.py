@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from ..cache import Cache
+from ..deferred import Deferred
 from ..errors import PoolError, nearest
 from ..estimation.estimates import Estimates
 from ..notebook import html_table, plot
@@ -21,6 +21,11 @@ from .intake import Intake
 from .outliers import Counts
 from .screen import FALSE_ALARM, Alert, Flag, flagged, screen
 from .spending import Spending
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = Deferred("polars")
 
 __all__ = ["FALSE_ALARM", "Alert", "Flag", "Pool", "flagged", "release_files"]
 

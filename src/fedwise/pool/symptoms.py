@@ -12,14 +12,20 @@ variance are widened by `SCALES`, and p is that of a Student t with `FREEDOM` de
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
+from ..deferred import Deferred
 from ..schema.schema import Schema
 from .attenuation import OUTSIDE, Mask, Shares, combined, compare_table, middle_and_spread, weighted_median
 from .disparity import disparities
+
+if TYPE_CHECKING:
+    from scipy import special
+else:
+    special = Deferred("scipy.special")
 
 Floats = npt.NDArray[np.float64]
 

@@ -15,12 +15,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from scipy.fft import irfft, next_fast_len, rfft
-from scipy.optimize import brentq
-from scipy.special import log_ndtr
+
+from ..deferred import Deferred
+
+if TYPE_CHECKING:
+    from scipy import optimize, special
+else:
+    # Every reader of a release checks its plan, and few need the whole of scipy for it.
+    optimize, special = Deferred("scipy.optimize"), Deferred("scipy.special")
 
 Floats = npt.NDArray[np.float64]
 #: Grid indices, the mass at each, and the mass beyond the last.
@@ -60,7 +66,7 @@ class LossDistribution:
         reach = math.sqrt(4 * rho * math.log(1 / TAIL))
         step = STEP / float(scales[-1])
         low = math.floor((rho - reach) / step) - 1
-        size = next_fast_len(math.ceil(2 * reach / step) + 4, real=True)
+        size = fast_length(math.ceil(2 * reach / step) + 4)
         spectrum = np.ones(size // 2 + 1, dtype=np.complex128)
         infinite = 2 * TAIL
         parts = [
@@ -72,12 +78,12 @@ class LossDistribution:
         for (index, mass, beyond), repeat in parts:
             wrapped = np.zeros(size)
             np.add.at(wrapped, index % size, mass)
-            spectrum *= rfft(wrapped) ** repeat
+            spectrum *= np.fft.rfft(wrapped) ** repeat
             infinite += beyond * repeat
-        composed = np.maximum(irfft(spectrum, n=size), 0.0)
+        composed: Floats = np.maximum(np.fft.irfft(spectrum, n=size), 0.0)
         index = low + (np.arange(size) - low) % size
         order = np.argsort(index)
-        return cls(index[order] * step, composed[order], infinite)
+        return cls(np.multiply(index[order], step, dtype=np.float64), composed[order], infinite)
 
     def delta(self, epsilon: float) -> float:
         """δ(ε) = P[loss = ∞] + E[(1 − e^(ε − loss))₊]."""
@@ -100,7 +106,16 @@ class LossDistribution:
             return math.inf
         if self.delta(0.0) <= delta:
             return 0.0
-        return float(brentq(lambda e: self.delta(e) - delta, 0.0, float(self.losses[-1]), xtol=1e-12))
+        return float(
+            optimize.brentq(lambda e: self.delta(e) - delta, 0.0, float(self.losses[-1]), xtol=1e-12)
+        )
+
+
+def fast_length(least: int) -> int:
+    """The smallest 2^a·3^b·5^c of at least `least`: lengths of which the Fourier transform is fast."""
+    bits = least.bit_length()
+    odd = [int(3**b * 5**c) for b in range(bits) for c in range(bits)]
+    return min(factor << (-(-least // factor) - 1).bit_length() for factor in odd if factor < 2 * least)
 
 
 def gaussian_curve(mu: float, epsilons: Floats) -> Floats:
@@ -108,8 +123,8 @@ def gaussian_curve(mu: float, epsilons: Floats) -> Floats:
 
     δ = Φ(μ/2 − ε/μ) − e^ε · Φ(−μ/2 − ε/μ)
     """
-    first = log_ndtr(mu / 2 - epsilons / mu)
-    second = epsilons + log_ndtr(-mu / 2 - epsilons / mu)
+    first = special.log_ndtr(mu / 2 - epsilons / mu)
+    second = epsilons + special.log_ndtr(-mu / 2 - epsilons / mu)
     return np.asarray(np.exp(first) * -np.expm1(np.minimum(second - first, 0.0)), dtype=np.float64)
 
 

@@ -8,13 +8,19 @@ A record adds 1 to one cell of each of M tables. With precision shares q_j (Σ q
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import brentq
 
+from ..deferred import Deferred
 from ..errors import PlanError
 from .accounting import LossDistribution, gaussian_curve
+
+if TYPE_CHECKING:
+    from scipy import optimize
+else:
+    optimize = Deferred("scipy.optimize")
 
 Floats = npt.NDArray[np.float64]
 
@@ -43,7 +49,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     high = 1.0
     while gaussian_delta(mu, high) > delta:
         high *= 2
-    root = float(brentq(lambda e: gaussian_delta(mu, e) - delta, 0.0, high, xtol=1e-14, rtol=1e-14))
+    root = float(optimize.brentq(lambda e: gaussian_delta(mu, e) - delta, 0.0, high, xtol=1e-14, rtol=1e-14))
     return _nudge(root, lambda e: gaussian_delta(mu, e) <= delta, up=True)
 
 
@@ -55,7 +61,9 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     low, high = 1e-12, 1.0
     while gaussian_delta(high, epsilon) < delta:
         high *= 2
-    root = float(brentq(lambda m: gaussian_delta(m, epsilon) - delta, low, high, xtol=1e-15, rtol=1e-14))
+    root = float(
+        optimize.brentq(lambda m: gaussian_delta(m, epsilon) - delta, low, high, xtol=1e-15, rtol=1e-14)
+    )
     return _nudge(root, lambda m: gaussian_delta(m, epsilon) <= delta, up=False)
 
 

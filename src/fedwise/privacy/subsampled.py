@@ -12,17 +12,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.fft import irfft, next_fast_len, rfft
-from scipy.optimize import brentq
-from scipy.special import ndtr
 
+from ..deferred import Deferred
 from ..errors import PlanError
-from .accounting import LossDistribution
+from .accounting import LossDistribution, fast_length
 from .scales import gaussian_delta
+
+if TYPE_CHECKING:
+    from scipy import optimize, special
+else:
+    optimize, special = Deferred("scipy.optimize"), Deferred("scipy.special")
 
 Floats = npt.NDArray[np.float64]
 
@@ -81,17 +84,17 @@ def compose(steps: list[Steps], *, removing: bool) -> LossDistribution:
         if high - low <= MOST_POINTS:
             break
         step *= (high - low) / MOST_POINTS * 1.01
-    size = next_fast_len(high - low + 1, real=True)
+    size = fast_length(high - low + 1)
     spectrum = np.ones(size // 2 + 1, dtype=np.complex128)
     infinite = 2 * TAIL
     for part, (first, mass, beyond) in zip(steps, grids, strict=True):
         wrapped = np.zeros(size)
         np.add.at(wrapped, (first + np.arange(len(mass))) % size, mass)
-        spectrum *= rfft(wrapped) ** part.number
+        spectrum *= np.fft.rfft(wrapped) ** part.number
         infinite += beyond * part.number
-    composed = np.maximum(irfft(spectrum, n=size), 0.0)
+    composed: Floats = np.maximum(np.fft.irfft(spectrum, n=size), 0.0)
     index = low + np.arange(size)
-    return LossDistribution(index * step, composed[index % size], infinite)
+    return LossDistribution(np.multiply(index, step, dtype=np.float64), composed[index % size], infinite)
 
 
 def sampling(population: float, batch: int, epochs: int) -> tuple[float, int]:
@@ -124,7 +127,7 @@ def scale_noise(target: float, delta: float, rate: float, number: int) -> float:
         high, low = low, low - 0.7
         if low < math.log(1e-3):
             return math.exp(high)
-    root = math.exp(float(brentq(excess, low, high, xtol=3e-4)))
+    root = math.exp(float(optimize.brentq(excess, low, high, xtol=3e-4)))
     while epsilon([Steps(root, rate, number)], delta) > target:
         root *= 1.0005
     return float(f"{root * (1 + 5e-6):.6g}")
@@ -134,7 +137,7 @@ def _start(target: float, delta: float, rate: float, number: int) -> float:
     """Noise by the central limit theorem of Gaussian DP (Bu, Dong, Long, Su 2020): a start, checked later."""
     if gaussian_delta(1e-6, target) >= delta:
         raise PlanError(f"training epsilon {target} needs more noise than can train; raise it")
-    mu = float(brentq(lambda m: gaussian_delta(m, target) - delta, 1e-6, 1e3))
+    mu = float(optimize.brentq(lambda m: gaussian_delta(m, target) - delta, 1e-6, 1e3))
     if rate == 1.0:
         return math.sqrt(number) / mu
     return max(0.3, 1.0 / math.sqrt(math.log1p(mu**2 / (rate**2 * number))))
@@ -172,7 +175,10 @@ def _spread(part: Steps) -> float:
 
 def _between(low: Floats, high: Floats) -> Floats:
     """Φ(high) − Φ(low), small differences kept in both tails."""
-    return np.asarray(np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low)), dtype=np.float64)
+    return np.asarray(
+        np.where(low > 0, special.ndtr(-low) - special.ndtr(-high), special.ndtr(high) - special.ndtr(low)),
+        dtype=np.float64,
+    )
 
 
 def _discretise(part: Steps, step: float, *, removing: bool) -> tuple[int, Floats, float]:
@@ -195,10 +201,10 @@ def _discretise(part: Steps, step: float, *, removing: bool) -> tuple[int, Float
     # Outcomes beyond the ends: better ones round up to the lowest loss, worse ones count as certain.
     below, above = (x[0], x[-1]) if removing else (x[-1], x[0])
     if removing:
-        under = (1 - rate) * ndtr(below / noise) + rate * ndtr((below - 1) / noise)
-        beyond = (1 - rate) * ndtr(-above / noise) + rate * ndtr((1 - above) / noise)
+        under = (1 - rate) * special.ndtr(below / noise) + rate * special.ndtr((below - 1) / noise)
+        beyond = (1 - rate) * special.ndtr(-above / noise) + rate * special.ndtr((1 - above) / noise)
     else:
-        under, beyond = ndtr(-above / noise), ndtr(below / noise)
+        under, beyond = special.ndtr(-above / noise), special.ndtr(below / noise)
     masses[0] += float(under)
     return first, masses, float(beyond)
 

@@ -7,12 +7,17 @@ read so is left as it is, and whoever encodes the column says what is wrong with
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import polars as pl
 
-_TEXT = (pl.String, pl.Categorical, pl.Enum)
+from ..deferred import Deferred
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = Deferred("polars")
+
 _TRUTH = {"true": 1, "false": 0}
 
 
@@ -43,7 +48,7 @@ def read_cells(rows: pl.DataFrame, wanted: dict[str, Wanted], *, decimal: str, p
 def _convert(series: pl.Series, kind: Wanted, decimal: str, padded: bool) -> pl.Series:
     if series.null_count() == len(series):
         return series
-    if series.dtype in _TEXT:
+    if _is_text(series):
         if kind.numbers:
             return as_numbers(series, kind.null, decimal)
         if padded or kind.null:
@@ -107,10 +112,14 @@ def as_numbers(series: pl.Series, null: Sequence[int | str], decimal: str) -> pl
     return series
 
 
+def _is_text(series: pl.Series) -> bool:
+    return series.dtype in (pl.String, pl.Categorical, pl.Enum)
+
+
 def has_decimal_commas(series: pl.Series) -> bool:
     """Whether text would be numbers if its commas were decimal points."""
     return (
-        series.dtype in _TEXT
+        _is_text(series)
         and as_numbers(series, (), ".") is series
         and as_numbers(series, (), ",") is not series
     )

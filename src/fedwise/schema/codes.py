@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
+from ..deferred import Deferred
 from ..errors import DataError
 from .cells import has_decimal_commas
 from .crossing import crossed_codes
@@ -19,6 +19,11 @@ from .rule import Rule
 
 if TYPE_CHECKING:
     from .schema import Column
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = Deferred("polars")
 
 #: A look-up table over this many integers is built at once; wider domains are searched.
 _TABLE_SPAN = 1_000_000

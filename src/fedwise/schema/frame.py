@@ -11,27 +11,22 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-import polars as pl
 
+from ..deferred import Deferred
 from ..errors import DataError
 from .textfile import COMPRESSED, SEPARATORS, read_head, read_names, read_text, refuse_duplicates
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = Deferred("polars")
 
 #: Anything `read` accepts.
 FrameLike = Any
 
-#: What reading a damaged file raises. polars panics, which is no `Exception`, on some damaged Parquet pages.
-_UNREADABLE = (
-    pl.exceptions.PolarsError,
-    pl.exceptions.PanicException,
-    EOFError,
-    lzma.LZMAError,
-    zlib.error,
-    zipfile.BadZipFile,
-    UnicodeError,
-)
 _PARQUET = (".parquet", ".pq")
 _ENDINGS = ".parquet, .csv or .tsv, the last two also with .gz, .zst, .bz2, .xz or .zip"
 
@@ -107,7 +102,7 @@ def column_types(path: Path) -> dict[str, pl.DataType]:
         if form.kind == "Parquet":
             return dict(pl.scan_parquet(path).collect_schema())
         return dict(read_head(path, form.separator, 10_000).schema)
-    except (*_UNREADABLE, OSError) as cause:
+    except _damages() as cause:
         raise _unreadable(path, form, cause) from None
 
 
@@ -123,8 +118,14 @@ def column_names(frame: FrameLike, wanted: Sequence[str] = ()) -> list[str]:
         if form.kind == "Parquet":
             return list(pl.read_parquet_schema(path))
         return read_names(path, form.separator, wanted)
-    except (*_UNREADABLE, OSError) as cause:
+    except _damages() as cause:
         raise _unreadable(path, form, cause) from None
+
+
+def _damages() -> tuple[type[BaseException], ...]:
+    """What reading a damaged file raises. polars panics, which is no `Exception`, on some damaged Parquet pages."""
+    polars = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
+    return (*polars, EOFError, lzma.LZMAError, zlib.error, zipfile.BadZipFile, UnicodeError, OSError)
 
 
 def _keep(frame: pl.DataFrame, columns: Sequence[str] | None) -> pl.DataFrame:
@@ -143,7 +144,7 @@ def _read_path(path: Path, columns: Sequence[str] | None, text: Sequence[str]) -
                 path, columns=None if columns is None else [c for c in columns if c in present]
             )
         return read_text(path, form.separator, columns, text)
-    except (*_UNREADABLE, OSError) as cause:
+    except _damages() as cause:
         raise _unreadable(path, form, cause) from None
 
 

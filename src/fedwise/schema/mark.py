@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-import polars as pl
+from typing import TYPE_CHECKING
 
+from ..deferred import Deferred
 from ..errors import DataError
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = Deferred("polars")
 
 #: Name of that column.
 CODEBOOK = "codebook"

@@ -14,13 +14,18 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Collection
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
+from ..deferred import Deferred
 from ..errors import DataError, SchemaError
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = Deferred("polars")
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "<": operator.lt,

@@ -11,14 +11,14 @@ import os
 import re
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from ..cache import Cache
+from ..deferred import Deferred
 from ..errors import DataError, SchemaError, nearest
 from ..files import format_toml, parse_toml, read_bytes, shorten, write_new
 from .cells import Wanted, read_cells
@@ -30,6 +30,11 @@ from .frame import FrameLike, column_names, read
 from .mark import CODEBOOK, check_codebook
 from .rule import Rule
 from .shipped import shipped_names, shipped_text
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = Deferred("polars")
 
 MAX_COLUMNS = 500
 #: Most tasks that one release may serve; each takes its part of the budget.

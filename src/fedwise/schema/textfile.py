@@ -10,11 +10,15 @@ import lzma
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import polars as pl
-
+from ..deferred import Deferred
 from ..errors import DataError
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = Deferred("polars")
 
 #: What separates cells, by the end of the file's name; the header may say otherwise.
 SEPARATORS = {".csv": ",", ".txt": ",", ".tsv": "\t", ".tab": "\t", ".psv": "|"}

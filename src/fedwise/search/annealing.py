@@ -166,7 +166,7 @@ class Annealing:
             best=order[:slots].copy(),
             floats=np.array([loss, loss, initial]),
             integers=np.array([0, 1, 0], dtype=np.int64),
-            words=seed_words(np.uint64(seed & 0xFFFFFFFFFFFFFFFF), np.uint64(chain)),
+            words=seed_words(seed & 0xFFFFFFFFFFFFFFFF, chain),
             cooling=cooling,
             level=self.level,
         )

@@ -37,11 +37,11 @@ def _mix(z: np.uint64) -> np.uint64:
     return z ^ (z >> np.uint64(31))
 
 
-@strict
-def seed_words(seed: np.uint64, chain: np.uint64) -> Words:
+def seed_words(seed: int, chain: int) -> Words:
     """The generator's state for a chain: SplitMix64 started from a hash of (seed, chain)."""
-    state = np.empty(1, dtype=np.uint64)
-    state[0] = _mix(_mix(seed + _GOLDEN) ^ ((chain + np.uint64(1)) * _GOLDEN))
+    mix = _mix.py_func  # type: ignore[attr-defined]  # arrays of one number: they wrap around without a warning
+    first, second = np.array([[seed], [chain]], dtype=np.uint64)
+    state: Words = mix(mix(first + _GOLDEN) ^ ((second + np.uint64(1)) * _GOLDEN))
     return state
 
 
@@ -90,9 +90,8 @@ class Walk(NamedTuple):
 
 
 @strict
-def anneal(scorer: Scorer, rows: Floats, limits: Limits, walk: Walk, steps: int) -> None:
+def anneal(scorer: Scorer, scratch: Floats, rows: Floats, limits: Limits, walk: Walk, steps: int) -> None:
     """Advance a chain by `steps` proposals, in place."""
-    scratch = np.zeros((2, scorer.scratch))
     order, slots, sums, floats, integers = walk.order, walk.slots, walk.sums, walk.floats, walk.integers
     others = order.size - slots
     for _ in range(steps):

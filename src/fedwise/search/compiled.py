@@ -22,6 +22,14 @@ def strict(function: F) -> F:
     return compiled
 
 
+def part(function: F) -> F:
+    """Like `fast`, for a part of other compiled functions: never called from Python, on disk only inside them."""
+    compiled: F = numba.njit(fastmath=True, error_model="numpy", nogil=True, no_cpython_wrapper=True)(
+        function
+    )
+    return compiled
+
+
 def inlined(function: F) -> F:
     """Like `fast`, but pasted into the caller, so that the caller's loop vectorises."""
     compiled: F = numba.njit(inline="always", fastmath=True, error_model="numpy")(function)

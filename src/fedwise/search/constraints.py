@@ -236,6 +236,19 @@ def satisfied(limits: Limits, members: Ints) -> bool:
     return bool((used <= limits.bounds + _SLACK * scale).all() and (counts <= limits.caps).all())
 
 
+def keeps(limits: Limits, used: Floats, counts: Ints, outs: Ints, ins: Ints) -> npt.NDArray[np.bool_]:
+    """`allowed` of each swap of ``outs[i]`` for ``ins[i]``."""
+    kept = np.ones(len(outs), dtype=np.bool_)
+    for amount, coefficients, bound in zip(used, limits.linear, limits.bounds, strict=True):
+        after = amount - coefficients[outs] + coefficients[ins]
+        kept &= after <= bound + _SLACK * max(1.0, abs(bound))
+    if len(limits.caps):
+        full = counts >= limits.caps
+        group = limits.group[ins]
+        kept &= (group < 0) | (limits.group[outs] == group) | ~full[group]
+    return kept
+
+
 @strict
 def allowed(limits: Limits, used: Floats, counts: Ints, out: int, into: int) -> bool:
     """Whether the federation with this usage keeps every limit after `out` leaves and `into` joins."""

@@ -101,10 +101,12 @@ def simulate(
     drawn = rng.standard_t(DEGREES, size=(DRAWS, len(scales))) * scales
     best, first = np.empty(DRAWS), np.empty(DRAWS)
     step = max(1, 2**21 // len(estimated))
+    each = np.ascontiguousarray(drawn.T)  # a client's draws side by side
     for start in range(0, DRAWS, step):
-        some = drawn[start : start + step]
-        true = estimated + some[:, ins] - some[:, outs]
-        best[start : start + step], first[start : start + step] = true.min(axis=1), true[:, 0]
+        some = each[:, start : start + step]
+        true = estimated[:, None] + some[ins]
+        true -= some[outs]
+        best[start : start + step], first[start : start + step] = true.min(axis=0), true[0]
     better = best < -TOLERANCE  # beyond rounding
     regret = np.where(better, -best, 0.0)
     spread = DEGREES / (DEGREES - 2.0) * (scales[outs[0]] ** 2 + scales[ins[0]] ** 2)

@@ -13,13 +13,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
+from ..deferred import Deferred
 from ..errors import FedwiseError, Infeasible, PoolError
 from ..estimation import estimate
 from ..estimation.estimates import Estimates
@@ -36,6 +36,11 @@ from .neighbourhood import best_swaps, descend
 from .problem import Objective, Problem
 from .seats import seat
 from .sizes import Sizes, parse_sizes
+
+if TYPE_CHECKING:
+    from scipy import special
+else:
+    special = Deferred("scipy.special")
 
 Floats = npt.NDArray[np.float64]
 T = TypeVar("T")

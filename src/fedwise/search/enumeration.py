@@ -115,6 +115,7 @@ def keep_best(values: Floats, items: Ints, losses: Floats, found: Ints) -> None:
 @strict
 def enumerate_block(
     scorer: Scorer,
+    scratch: Floats,
     rows: Floats,
     limits: Limits,
     base: Floats,
@@ -140,7 +141,6 @@ def enumerate_block(
         Shapes (keep,) and (keep, k): the best so far, ascending, updated in place. Rows of `found` are
         subsets of the free part, as positions from 1.
     """
-    scratch = np.zeros((2, scorer.scratch))
     sums = np.empty((batch, base.size))
     subsets = np.empty((batch, subset.size), dtype=np.int64)
     values = np.empty(batch)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
-import polars as pl
 
+from ..deferred import Deferred
 from ..errors import FedwiseError
 from ..estimation.estimates import Estimates
 from ..notebook import html_table, plot
@@ -29,6 +29,11 @@ from .point import undominated
 from .problem import PFL, Problem
 from .seats import seat
 from .sizes import Sizes, parse_sizes
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = Deferred("polars")
 
 
 class Frontier(msgspec.Struct, frozen=True, kw_only=True):

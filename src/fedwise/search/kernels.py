@@ -9,19 +9,24 @@ where u is w_j on the cells of table j and −Σ w_j over the tables of a variab
 paper's plain estimates each summed table is clipped at zero and brings marginals and a total of its own.
 
 The kernels are pure: arrays in, numbers out, no allocation. `swap_loss` reads three rows and writes
-nothing; `move` stores a swap. A fused store-and-evaluate is slower: the store blocks the vectoriser. Arrays are filled
-by loops: an assignment of slices compiles to the same code, but takes seconds to compile.
+nothing; `move` stores a swap. A fused store-and-evaluate is slower: the store blocks the vectoriser.
+
+The first search after an installation waits for the compiler, so little is compiled: consistent and plain rows have
+specifications of their own type, and a search compiles the kernels of one; a summed row, a client who joins and one
+who leaves are swaps with nobody, so that `swap_losses` evaluates all of them; work space comes from the caller, and
+arrays are filled by loops (an assignment of slices compiles to the same code, but takes seconds to compile).
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numba.extending import overload
 
-from .compiled import fast
+from .compiled import fast, part
 from .logarithm import xlog2x
 
 Floats = npt.NDArray[np.float64]
@@ -32,37 +37,47 @@ _EMPTY = 1e-6
 
 
 class Spec(NamedTuple):
-    """How a summed row becomes a loss. One type for both kernels, so the searches compile once.
+    """How a consistent summed row ``[cells | marginals | padding | total]`` becomes a loss.
 
     Parameters
     ----------
-    plain
-        0: consistent row ``[cells | marginals | padding | total]``. 1: plain row ``[cells | marginals of
-        each table | total of each table | padding]``, unclipped: the kernel corrects for the clipping.
     weights
-        Shape (width,): u of each entry (consistent), unused otherwise.
+        Shape (width,): u of each entry.
     shift
-        Σ_j w_j (consistent).
-    tables
-        Shape (tables, 4), plain: first cell, cells, first marginal, marginals.
-    places
-        Shape (cells, 3), plain: where the row marginal, column marginal and total of a cell live.
-    table_weights
-        Shape (tables,), plain: w_j.
+        Σ_j w_j.
     scratch
         Floats a caller must provide as work space: shape (2, scratch).
     """
 
-    plain: int
     weights: Floats
     shift: float
+    scratch: int = 0
+
+
+class ClippedSpec(NamedTuple):
+    """How a plain summed row ``[cells | marginals of each table | total of each table]`` becomes a loss.
+
+    The row is not clipped: the kernel corrects for the clipping.
+
+    Parameters
+    ----------
+    tables
+        Shape (tables, 4): first cell, cells, first marginal, marginals.
+    places
+        Shape (cells, 3): where the row marginal, column marginal and total of a cell live.
+    table_weights
+        Shape (tables,): w_j.
+    scratch
+        As in `Spec`: the width of a row.
+    """
+
     tables: Ints
     places: Ints
     table_weights: Floats
     scratch: int
 
 
-@fast
+@part
 def _consistent_swap(weights: Floats, sums: Floats, out: Floats, into: Floats) -> float:
     total = 0.0
     for i in range(sums.size):
@@ -70,15 +85,7 @@ def _consistent_swap(weights: Floats, sums: Floats, out: Floats, into: Floats) -
     return total
 
 
-@fast
-def _consistent_add(weights: Floats, sums: Floats, into: Floats) -> float:
-    total = 0.0
-    for i in range(sums.size):
-        total += weights[i] * xlog2x(sums[i] + into[i])
-    return total
-
-
-@fast
+@part
 def _consistent_sum(weights: Floats, sums: Floats) -> float:
     total = 0.0
     for i in range(sums.size):
@@ -86,22 +93,14 @@ def _consistent_sum(weights: Floats, sums: Floats) -> float:
     return total
 
 
-@fast
+@part
 def _close(weighted: float, n: float, shift: float) -> float:
     """The loss from Σ u·f and the total; an empty federation informs about nothing."""
     return weighted / n + shift * math.log2(n) if n > 0.0 else 0.0
 
 
-@fast
-def _weighted(coefficients: Floats, values: Floats) -> float:
-    total = 0.0
-    for i in range(values.size):
-        total += coefficients[i] * xlog2x(values[i])
-    return total
-
-
-@fast
-def _plain_loss(spec: Spec, scratch: Floats) -> float:
+@part
+def _clipped_loss(spec: ClippedSpec, scratch: Floats) -> float:
     """The loss of the unclipped row already in ``scratch[0]``.
 
     Clipping a negative cell at zero raises its two marginals and its table's total by as much; only the
@@ -128,43 +127,99 @@ def _plain_loss(spec: Spec, scratch: Floats) -> float:
             coefficients[i] = scale
         for i in range(margin, margin + spec.tables[j, 3]):
             coefficients[i] = -scale
-    return loss + _weighted(coefficients[:first_total], values[:first_total])
+    return loss + _consistent_sum(coefficients[:first_total], values[:first_total])
 
 
-@fast
-def swap_loss(spec: Spec, scratch: Floats, sums: Floats, out: Floats, into: Floats) -> float:
-    """Loss after the client with row `out` leaves and the one with row `into` joins. Writes nothing."""
+@part
+def consistent_swap(spec: Spec, scratch: Floats, sums: Floats, out: Floats, into: Floats) -> float:
+    """`swap_loss` of consistent rows."""
     last = sums.size - 1
-    if spec.plain == 0:
-        n = sums[last] - out[last] + into[last]
-        return _close(_consistent_swap(spec.weights, sums, out, into), n, spec.shift)
+    n = sums[last] - out[last] + into[last]
+    return _close(_consistent_swap(spec.weights, sums, out, into), n, spec.shift)
+
+
+@part
+def clipped_swap(spec: ClippedSpec, scratch: Floats, sums: Floats, out: Floats, into: Floats) -> float:
+    """`swap_loss` of plain rows."""
     values = scratch[0]
     for i in range(sums.size):
         values[i] = sums[i] - out[i] + into[i]
-    return _plain_loss(spec, scratch)
+    return _clipped_loss(spec, scratch)
 
 
-@fast
-def add_loss(spec: Spec, scratch: Floats, sums: Floats, into: Floats) -> float:
-    """Loss after the client with row `into` joins. Writes nothing."""
-    last = sums.size - 1
-    if spec.plain == 0:
-        return _close(_consistent_add(spec.weights, sums, into), sums[last] + into[last], spec.shift)
-    values = scratch[0]
-    for i in range(sums.size):
-        values[i] = sums[i] + into[i]
-    return _plain_loss(spec, scratch)
+@part
+def consistent_loss(spec: Spec, scratch: Floats, sums: Floats) -> float:
+    """Loss of a consistent summed row."""
+    return _close(_consistent_sum(spec.weights, sums), sums[sums.size - 1], spec.shift)
 
 
-@fast
-def sum_loss(spec: Spec, scratch: Floats, sums: Floats) -> float:
-    """Loss of a summed row."""
-    if spec.plain == 0:
-        return _close(_consistent_sum(spec.weights, sums), sums[sums.size - 1], spec.shift)
+@part
+def clipped_loss(spec: ClippedSpec, scratch: Floats, sums: Floats) -> float:
+    """Loss of a plain summed row."""
     values = scratch[0]
     for i in range(sums.size):
         values[i] = sums[i]
-    return _plain_loss(spec, scratch)
+    return _clipped_loss(spec, scratch)
+
+
+def swap_loss(spec: Spec | ClippedSpec, scratch: Floats, sums: Floats, out: Floats, into: Floats) -> float:
+    """Loss after the client with row `out` leaves and the one with row `into` joins. Writes nothing.
+
+    For compiled loops; from Python use `Problem.swapped`.
+    """
+    raise TypeError("swap_loss must be called from a compiled loop; use Problem.swapped")
+
+
+@overload(swap_loss)
+def _swap_loss(spec: Any, scratch: Any, sums: Any, out: Any, into: Any) -> Any:
+    kernel = clipped_swap if spec.instance_class is ClippedSpec else consistent_swap
+
+    def compiled(spec: Any, scratch: Any, sums: Any, out: Any, into: Any) -> Any:
+        return kernel(spec, scratch, sums, out, into)
+
+    return compiled
+
+
+@fast
+def swap_losses(
+    spec: Spec | ClippedSpec,
+    scratch: Floats,
+    sums: Floats,
+    rows: Floats,
+    swaps: Ints,
+    nobody: Floats,
+    losses: Floats,
+) -> None:
+    """Fill `losses` with the loss after each swap of `sums`: row ``swaps[i, 0]`` leaves, ``swaps[i, 1]`` joins.
+
+    A negative position stands for `nobody`, a row of zeros.
+    """
+    for i in range(losses.size):
+        out, into = swaps[i, 0], swaps[i, 1]
+        leaves = rows[out] if out >= 0 else nobody
+        joins = rows[into] if into >= 0 else nobody
+        losses[i] = swap_loss(spec, scratch, sums, leaves, joins)
+
+
+@fast
+def path_losses(
+    spec: Spec | ClippedSpec,
+    scratch: Floats,
+    rows: Floats,
+    paths: Ints,
+    sums: Floats,
+    nobody: Floats,
+    losses: Floats,
+) -> None:
+    """Fill `losses` with the losses while the clients of each path join one by one; `sums` is work space."""
+    for p in range(paths.shape[0]):
+        for j in range(sums.size):
+            sums[j] = 0.0
+        for i in range(paths.shape[1]):
+            row = rows[paths[p, i]]
+            losses[p, i] = swap_loss(spec, scratch, sums, nobody, row)
+            for j in range(sums.size):
+                sums[j] += row[j]
 
 
 @fast
@@ -190,51 +245,3 @@ def resum(rows: Floats, base: Floats, members: Ints, sums: Floats) -> None:
         row = rows[members[i]]
         for j in range(sums.size):
             sums[j] += row[j]
-
-
-@fast
-def batch_losses(spec: Spec, sums: Floats) -> Floats:
-    """Loss of each summed row. Shape (batch, width) to (batch,)."""
-    scratch = np.zeros((2, spec.scratch))
-    losses = np.empty(sums.shape[0])
-    for b in range(sums.shape[0]):
-        losses[b] = sum_loss(spec, scratch, sums[b])
-    return losses
-
-
-@fast
-def path_losses(spec: Spec, rows: Floats, base: Floats, paths: Ints) -> Floats:
-    """Losses while the clients of each path join `base` one by one. Shape (paths, k) to (paths, k)."""
-    scratch = np.zeros((2, spec.scratch))
-    losses = np.empty(paths.shape)
-    sums = np.empty_like(base)
-    for p in range(paths.shape[0]):
-        for j in range(sums.size):
-            sums[j] = base[j]
-        for i in range(paths.shape[1]):
-            row = rows[paths[p, i]]
-            for j in range(sums.size):
-                sums[j] += row[j]
-            losses[p, i] = sum_loss(spec, scratch, sums)
-    return losses
-
-
-@fast
-def add_losses(spec: Spec, rows: Floats, base: Floats, candidates: Ints) -> Floats:
-    """Loss of `base` plus each candidate in turn. Shape (candidates,)."""
-    scratch = np.zeros((2, spec.scratch))
-    losses = np.empty(candidates.size)
-    for c in range(candidates.size):
-        losses[c] = add_loss(spec, scratch, base, rows[candidates[c]])
-    return losses
-
-
-@fast
-def drop_losses(spec: Spec, rows: Floats, sums: Floats, members: Ints) -> Floats:
-    """Loss of `sums` without each member in turn. Shape (members,)."""
-    scratch = np.zeros((2, spec.scratch))
-    nothing = np.zeros_like(sums)
-    losses = np.empty(members.size)
-    for m in range(members.size):
-        losses[m] = swap_loss(spec, scratch, sums, rows[members[m]], nothing)
-    return losses

@@ -6,6 +6,7 @@ from ..errors import FedwiseError, nearest
 from .annealing import Annealing
 from .exact import Exact
 from .greedy import Greedy
+from .kernels import ClippedSpec
 from .outcome import Method
 from .problem import Problem
 
@@ -38,7 +39,13 @@ def resolve_method(method: Method | str, problem: Problem, work: float) -> Metho
             )
         return method
     if method == "auto":
-        kind = "python" if problem.spec is None else "plain" if problem.spec.plain else "consistent"
+        kind = (
+            "python"
+            if problem.spec is None
+            else "plain"
+            if isinstance(problem.spec, ClippedSpec)
+            else "consistent"
+        )
         return Exact() if work * problem.width <= _AUTO_CELLS[kind] else Annealing()
     if method not in METHODS:
         raise FedwiseError(f"method '{method}' is not known{nearest(method, ['auto', *METHODS])}")

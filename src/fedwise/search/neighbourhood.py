@@ -8,13 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .compiled import strict
-from .constraints import Limits, allowed, usage
+from .constraints import Limits, keeps, usage
 from .control import Control
-from .enumeration import keep_best
 from .outcome import KEEP, Found, as_members
 from .problem import PFL, Problem
-from .scoring import Scorer, swap_losses
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -51,41 +48,17 @@ class Descent:
     proven: bool
 
 
-@strict
-def feasible_swaps(limits: Limits, used: Floats, counts: Ints, outs: Ints, ins: Ints) -> Ints:
+def _tried(limits: Limits, used: Floats, counts: Ints, outs: Ints, ins: Ints) -> Ints:
     """The swaps of `outs` × `ins` that keep every limit: who leaves, who joins. Shape (swaps, 2)."""
-    found = np.empty((outs.size * ins.size, 2), dtype=np.int64)
-    number = 0
-    for b in range(ins.size):
-        for a in range(outs.size):
-            if allowed(limits, used, counts, outs[a], ins[b]):
-                found[number, 0] = outs[a]
-                found[number, 1] = ins[b]
-                number += 1
-    return found[:number]
+    pairs = np.column_stack([np.tile(outs, len(ins)), np.repeat(ins, len(outs))])
+    return pairs[keeps(limits, used, counts, pairs[:, 0], pairs[:, 1])]
 
 
-@strict
-def top_swaps(
-    scorer: Scorer,
-    rows: Floats,
-    limits: Limits,
-    used: Floats,
-    counts: Ints,
-    sums: Floats,
-    outs: Ints,
-    ins: Ints,
-    keep: int,
-) -> tuple[Floats, Ints, int]:
-    """Losses and pairs of the `keep` best feasible swaps among `outs` × `ins`, and how many were evaluated."""
-    tried = feasible_swaps(limits, used, counts, outs, ins)
-    values = np.empty(len(tried))
-    swap_losses(scorer, np.zeros((2, scorer.scratch)), sums, rows, tried, values)
-    losses, swaps = np.empty(keep), np.empty((keep, 2), dtype=np.int64)
-    for i in range(keep):
-        losses[i], swaps[i, 0], swaps[i, 1] = np.inf, -1, -1
-    keep_best(values, tried, losses, swaps)
-    return losses, swaps, len(tried)
+def _best(losses: Floats, swaps: Ints, keep: int) -> tuple[Floats, Ints]:
+    """The `keep` swaps of lowest finite loss, ascending; of equal losses the first stays ahead."""
+    order = np.argsort(losses, kind="stable")[:keep]
+    order = order[losses[order] < np.inf]
+    return losses[order], swaps[order]
 
 
 def best_swaps(
@@ -112,10 +85,10 @@ def best_swaps(
     def scan(start: int) -> tuple[Floats, Ints, int] | None:
         if control.stopped():
             return None
-        chunk = ins[start : start + step]
-        part = problem.run(top_swaps, limits, used, counts, sums, outs, chunk, keep)
-        control.report(part[2], float(part[0].min(initial=np.inf)))
-        return part
+        tried = _tried(limits, used, counts, outs, ins[start : start + step])
+        losses, swaps = _best(problem.swapped(sums, tried), tried, keep)
+        control.report(len(tried), float(losses.min(initial=np.inf)))
+        return losses, swaps, len(tried)
 
     scanned = control.map(scan, chunks)
     parts = [part for part in scanned if part is not None]
@@ -204,7 +177,7 @@ def _apply(
         if out not in members or into in members:
             continue
         used, counts = usage(limits, members)
-        if not allowed(limits, used, counts, out, into):
+        if not keeps(limits, used, counts, np.array([out]), np.array([into]))[0]:
             continue
         trial = np.sort(np.append(members[members != out], into))
         value = problem.loss(trial)

@@ -9,14 +9,15 @@ from ..errors import FedwiseError
 from ..objective.information import LOG2E, ONE_RECORD, gradient, xlogx_slope
 from ..objective.pfl import Counts, clips
 from ..objective.weights import Weights, pair_weights, variable_weights
-from .kernels import Spec, batch_losses
+from .kernels import ClippedSpec, Spec, swap_losses
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 #: A width that is a multiple of the vector's unrolled length leaves no scalar remainder.
 _PAD = 8
-_NO_TABLES = np.zeros((0, 4), np.int64)
-_NO_PLACES = np.zeros((0, 3), np.int64)
+#: Nobody leaves or joins.
+NOBODY = -1
 
 
 class PFL:
@@ -36,7 +37,7 @@ class PFL:
     def __init__(self, weights: Weights, *, clip: bool | None = None) -> None:
         self.weights = weights
         self.clip = clip
-        self.spec: Spec | None = None
+        self.spec: Spec | ClippedSpec | None = None
         self._shapes: tuple[tuple[int, int], ...] = ()
 
     def rows(self, estimates: Counts) -> Floats:
@@ -47,14 +48,15 @@ class PFL:
 
     def evaluate(self, sums: Floats) -> Floats:
         """Loss of each summed row."""
-        losses: Floats = batch_losses(self._seen(), np.ascontiguousarray(sums, dtype=np.float64))
-        return losses
+        rows = np.ascontiguousarray(sums, dtype=np.float64)
+        swaps = np.column_stack([np.full(len(rows), NOBODY), np.arange(len(rows))])
+        return losses_after(self._seen(), np.zeros(rows.shape[1]), rows, swaps)
 
     def gradient(self, sums: Floats) -> Floats:
         """∂loss/∂z of one summed row, with cells floored at one record where the slope would run away."""
         spec = self._seen()
         found = np.zeros_like(sums)
-        if spec.plain:
+        if isinstance(spec, ClippedSpec):
             # Marginals and totals of such a row follow from its cells, so the whole slope lies on the cells.
             for (first, cells, _, _), weight, shape in zip(
                 spec.tables, spec.table_weights, self._shapes, strict=True
@@ -71,7 +73,7 @@ class PFL:
         found[-1] = spec.shift * LOG2E / n - weighted / n**2
         return found
 
-    def _seen(self) -> Spec:
+    def _seen(self) -> Spec | ClippedSpec:
         if self.spec is None:
             raise FedwiseError("objective must see the estimates first; call rows(estimates)")
         return self.spec
@@ -90,7 +92,7 @@ class PFL:
         weights = np.zeros(width)
         weights[: len(cells)] = cell_weights[cells]
         weights[len(cells) : used] = level_weights[levels]
-        self.spec = Spec(0, weights, float(per_table.sum()), _NO_TABLES, _NO_PLACES, np.zeros(0), 0)
+        self.spec = Spec(weights, float(per_table.sum()))
         return rows
 
     def _clipped_rows(self, estimates: Counts, per_table: Floats) -> Floats:
@@ -118,5 +120,12 @@ class PFL:
             )
             first += a * b
             margin += a + b
-        self.spec = Spec(1, np.zeros(0), 0.0, tables, places, per_table[kept].copy(), width)
+        self.spec = ClippedSpec(tables, places, per_table[kept].copy(), width)
         return rows
+
+
+def losses_after(spec: Spec | ClippedSpec, sums: Floats, rows: Floats, swaps: Ints) -> Floats:
+    """Loss of one summed row after each swap of two positions of `rows`, either of which may be `NOBODY`."""
+    losses = np.empty(len(swaps))
+    swap_losses(spec, np.empty((2, spec.scratch)), sums, rows, swaps, np.zeros_like(sums), losses)
+    return losses

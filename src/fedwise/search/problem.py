@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from ..errors import FedwiseError
 from ..estimation.estimates import Estimates
-from .kernels import Spec, add_losses, drop_losses, path_losses
+from .kernels import ClippedSpec, Spec, path_losses
+from .pfl import NOBODY, losses_after
 from .pfl import PFL as PFL
 from .scoring import PythonScorer
 
@@ -25,7 +26,7 @@ class Objective(Protocol):
     """Anything `select` can minimise: a function of a federation's summed rows.
 
     `rows` is called once a search, before `evaluate`. An objective that is a weighted sum of x·log2 x
-    may also offer an attribute ``spec`` (a `kernels.Spec`, set by `rows`) and is then searched by the
+    may also offer an attribute ``spec`` (a `kernels.Spec` or `ClippedSpec`, set by `rows`) and is then searched by the
     compiled kernels instead of through `evaluate`. One with limits of its own may offer ``missed(sums)``:
     sentences about the limits that a federation does not keep, shown as flags of the selection.
     """
@@ -49,7 +50,7 @@ class Problem:
     clients: tuple[str, ...]
     rows: Floats
     objective: Objective
-    spec: Spec | None
+    spec: Spec | ClippedSpec | None
 
     @classmethod
     def of(cls, estimates: Estimates, objective: Objective) -> Problem:
@@ -91,29 +92,44 @@ class Problem:
         return losses
 
     def run(self, loop: Callable[..., T], *arguments: object) -> T:
-        """Run a search loop over these rows: compiled where the objective is, else the same loop as Python."""
+        """Run a search loop over these rows: compiled where the objective is, else the same loop as Python.
+
+        The loop is called with what it scores with, work space for that, the rows, and the other arguments.
+        """
         if self.spec is not None:
-            return loop(self.spec, self.rows, *arguments)
+            return loop(self.spec, np.empty((2, self.spec.scratch)), self.rows, *arguments)
         interpreted: Callable[..., T] = getattr(loop, "py_func", loop)
-        return interpreted(PythonScorer(self.evaluate), self.rows, *arguments)
+        return interpreted(PythonScorer(self.evaluate), np.empty((2, 0)), self.rows, *arguments)
+
+    def swapped(self, sums: Floats, swaps: Ints) -> Floats:
+        """Losses of `sums` after each swap: client ``swaps[i, 0]`` leaves, ``swaps[i, 1]`` joins."""
+        if self.spec is not None:
+            return losses_after(self.spec, sums, self.rows, swaps)
+        return (
+            self.evaluate(sums - self.rows[swaps[:, 0]] + self.rows[swaps[:, 1]])
+            if len(swaps)
+            else np.zeros(0)
+        )
 
     def joined(self, base: Floats, candidates: Ints) -> Floats:
         """Losses of `base` plus each candidate."""
         if self.spec is not None:
-            losses: Floats = add_losses(self.spec, self.rows, base, candidates)
-            return losses
+            swaps = np.column_stack([np.full(len(candidates), NOBODY), candidates])
+            return losses_after(self.spec, base, self.rows, swaps)
         return self.evaluate(base + self.rows[candidates])
 
     def dropped(self, sums: Floats, members: Ints) -> Floats:
         """Losses of `sums` without each member."""
         if self.spec is not None:
-            losses: Floats = drop_losses(self.spec, self.rows, sums, members)
-            return losses
+            swaps = np.column_stack([members, np.full(len(members), NOBODY)])
+            return losses_after(self.spec, sums, self.rows, swaps)
         return self.evaluate(sums - self.rows[members])
 
     def along(self, paths: Ints) -> Floats:
         """Losses while the clients of each path join one by one. Shape (paths, k)."""
-        if self.spec is not None:
-            losses: Floats = path_losses(self.spec, self.rows, np.zeros(self.width), paths)
-            return losses
-        return np.stack([self.evaluate(np.cumsum(self.rows[path], axis=0)) for path in paths])
+        if self.spec is None:
+            return np.stack([self.evaluate(np.cumsum(self.rows[path], axis=0)) for path in paths])
+        losses = np.empty(paths.shape)
+        sums, nobody = np.zeros(self.width), np.zeros(self.width)
+        path_losses(self.spec, np.empty((2, self.spec.scratch)), self.rows, paths, sums, nobody, losses)
+        return losses

@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 from numba.extending import overload
 
-from .kernels import sum_loss, swap_loss
+from .kernels import ClippedSpec, clipped_loss, clipped_swap, consistent_loss, consistent_swap
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 
 class Scorer(Protocol):
-    """What a loop scores with: a `kernels.Spec` when compiled, a `PythonScorer` otherwise."""
+    """What a loop scores with: a `kernels.Spec` or `kernels.ClippedSpec` when compiled, a `PythonScorer` otherwise."""
 
     @property
     def scratch(self) -> int:
@@ -41,40 +41,27 @@ def swapped(scorer: Any, scratch: Floats, sums: Floats, out: Floats, into: Float
     return float(scorer.evaluate((sums - out + into)[None, :])[0])
 
 
-def swap_losses(
-    scorer: Any, scratch: Floats, sums: Floats, rows: Floats, swaps: Ints, losses: Floats
-) -> None:
-    """Fill `losses` with the loss after each swap: client ``swaps[i, 0]`` leaves, ``swaps[i, 1]`` joins."""
-    if len(swaps):
-        losses[:] = scorer.evaluate(sums - rows[swaps[:, 0]] + rows[swaps[:, 1]])
-
-
 def sum_losses(scorer: Any, scratch: Floats, sums: Floats, losses: Floats) -> None:
     """Fill `losses` with the loss of each summed row. Shapes (batch, width) and (batch,)."""
     losses[:] = scorer.evaluate(sums)
 
 
-@overload(swapped, inline="always")
+@overload(swapped)
 def _swapped(scorer: Any, scratch: Any, sums: Any, out: Any, into: Any) -> Any:
-    def compiled(scorer: Any, scratch: Any, sums: Any, out: Any, into: Any) -> float:
-        return swap_loss(scorer, scratch, sums, out, into)
+    kernel = clipped_swap if scorer.instance_class is ClippedSpec else consistent_swap
+
+    def compiled(scorer: Any, scratch: Any, sums: Any, out: Any, into: Any) -> Any:
+        return kernel(scorer, scratch, sums, out, into)
 
     return compiled
 
 
-@overload(swap_losses, inline="always")
-def _swap_losses(scorer: Any, scratch: Any, sums: Any, rows: Any, swaps: Any, losses: Any) -> Any:
-    def compiled(scorer: Any, scratch: Any, sums: Any, rows: Any, swaps: Any, losses: Any) -> None:
-        for i in range(losses.size):
-            losses[i] = swap_loss(scorer, scratch, sums, rows[swaps[i, 0]], rows[swaps[i, 1]])
-
-    return compiled
-
-
-@overload(sum_losses, inline="always")
+@overload(sum_losses)
 def _sum_losses(scorer: Any, scratch: Any, sums: Any, losses: Any) -> Any:
+    kernel = clipped_loss if scorer.instance_class is ClippedSpec else consistent_loss
+
     def compiled(scorer: Any, scratch: Any, sums: Any, losses: Any) -> None:
         for i in range(losses.size):
-            losses[i] = sum_loss(scorer, scratch, sums[i])
+            losses[i] = kernel(scorer, scratch, sums[i])
 
     return compiled

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
-import polars as pl
 
 from .. import __version__
 from ..certificate import Certificate, members_changed
+from ..deferred import Deferred
 from ..errors import FedwiseError
 from ..files import decode, read_bytes, write_new
 from ..notebook import html_table, plot
 from ..objective.pfl import Terms, Weights
 from .point import Point
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    pl = Deferred("polars")
 
 FORMAT: Literal["fedwise/selection/1"] = "fedwise/selection/1"
 
