@@ -19,7 +19,7 @@ What a client's release shows clearly stays, whatever the pool is like: a deviat
 (`widened`), and steps 2 and 6 move a client only as far as it is uncertain.
 
 Each client gives one row of non-negative, consistent counts, so federations are still sums of rows.
-Where there is no noise every step is the identity. Derivation and trials: docs/theory/estimation.md.
+Where there is no noise every step is the identity. Derivation: docs/theory/estimation.md.
 """
 
 from __future__ import annotations

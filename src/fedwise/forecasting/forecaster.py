@@ -388,7 +388,7 @@ class Forecaster:
         """Ridge, in records and for one typical client, that covers the noise in the tables.
 
         A symmetric matrix of independent noise with variances v_ab has spectral norm near
-        2·√(mean_a Σ_b v_ab); half of it did best in trials (docs/theory/forecast.md).
+        2·√(mean_a Σ_b v_ab); half of it ranks best (docs/results/variants.md).
         """
         if self.settings.ridge is not None:
             return 0.0
