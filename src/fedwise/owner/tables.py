@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ..errors import DataError
 from ..schema.layout import Layout
 
-#: Pairs of codes up to which numpy counts: loading the compiler takes longer than all of that.
+#: Pairs of codes up to which numpy counts, unless the compiled way is loaded: loading it takes longer than all of that.
 _FEW = 4_000_000
 
 
@@ -66,7 +66,7 @@ def count(codes: npt.NDArray[np.int16], layout: Layout) -> Tables:
         too_high = codes.max(axis=1) >= np.asarray(layout.sizes)
         if codes.dtype.kind not in "iu" or too_high.any() or codes.min() < 0:
             raise DataError("codes must lie inside their variable's domain; use Schema.encode")
-    few = codes.shape[1] * layout.tables <= _FEW and "numba" not in sys.modules
+    few = codes.shape[1] * layout.tables <= _FEW and f"{__package__}.counting" not in sys.modules
     return Tables(layout, count_few(codes, layout) if few else count_many(codes, layout))
 
 
