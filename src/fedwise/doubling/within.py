@@ -4,9 +4,9 @@ A schema's bins say how many records lie between two edges, not where, nor how t
 Spread evenly, the numbers of a double would jump at every edge, and a model that reads the number itself
 (``model = "scaled"``) would learn worse from it than from real rows. So
 
-- the cumulative distribution is interpolated smoothly between the edges (monotone cubic); in the first and last bin,
-  often wide and empty towards the outside, the density falls from that of the next bin, and the wider ones
-  reach a quarter of the column's unit (``scale``) on average: incomes below zero are mostly zero;
+- the density is the mean of an even one and that of the cumulative distribution interpolated smoothly between the
+  edges (monotone cubic); in the first and last bin, often wide and empty towards the outside, it falls from that of
+  the next bin as fast as the bin's own count says: incomes below zero are mostly zero;
 - the factors of the log-linear model, one for each bin, are taken for values at the middle of the bins and their
   logarithms interpolated in a line between: within a bin too, an employed person is rather of the age at which
   more are employed.

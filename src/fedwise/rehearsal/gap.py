@@ -1,4 +1,4 @@
-"""Gap: what doubles lack, as a standard deviation of trained minus rehearsed metrics beyond noise, drawing and seeds.
+"""Gap: what doubles lack, as a standard deviation of trained minus rehearsed metrics beyond noise and drawing.
 
 Doubles know pairs of columns; real rows hold more. How much that matters was estimated on three census pools with
 benchmarks/rehearsal.py (docs/theory/rehearsal.md says how); no other pool has checked it yet. A gap is mostly a level

@@ -31,7 +31,7 @@ OTHER_HEADLINE = ("macro_auc", "macro_f1", "rmse", "mae", "loss", "eod", "spd", 
 _DROWNED, _DROWNED_SHARE = 0.1, 0.5
 #: What the intervals are.
 INTERVAL = (
-    "90% intervals: privacy noise, drawing, seeds, and what doubles lack (first estimate, three census pools)"
+    "90% intervals: privacy noise, drawing, seeds, and what doubles lack (calibrated on three census pools)"
 )
 #: What is said in place of a number that the noise drowns.
 UNKNOWN = "not known at this epsilon"
@@ -40,7 +40,7 @@ UNKNOWN = "not known at this epsilon"
 class Figure(msgspec.Struct, frozen=True):
     """A metric of a rehearsed training: what to expect of the real one, and a 90% interval for it.
 
-    `spread` is the standard deviation over stages: privacy noise, drawing and seeds. Where the noise drowns the
+    `spread` is the standard deviation over stages: privacy noise and drawing. Where the noise drowns the
     answer, `known` is false, and people read "not known at this epsilon" instead of the value.
     """
 
@@ -252,7 +252,7 @@ class Comparison(msgspec.Struct, frozen=True):
     Parameters
     ----------
     difference, error
-        Its value minus the others' mean, and the standard error of that difference under noise, drawing and seeds. Part
+        Its value minus the others' mean, and the standard error of that difference under noise and drawing. Part
         of it is the released noise, which no number of stages averages away.
     others
         Mean of the others.

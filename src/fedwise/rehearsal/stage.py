@@ -1,8 +1,9 @@
 """Stage: one drawing of everything a rehearsal needs, the doubles that train and the population that judges.
 
-Every stage splits the noise anew, draws anew and trains from other first parameters. The fresh noise of a split has the
-scale of the released one, so the spread of a metric over stages is about that over releases, drawings and seeds. The
-released noise itself is in all stages alike: more of them do not average it away.
+Every stage splits the noise anew and draws anew. The fresh noise of a split has the scale of the released one, so the
+spread of a metric over stages is about that over releases and drawings. The first parameters are in all stages those
+of the training that is rehearsed. The released noise itself is in all stages alike: more of them do not average it
+away.
 """
 
 from __future__ import annotations

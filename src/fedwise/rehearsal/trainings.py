@@ -39,6 +39,8 @@ _POINTS = 10
 _THREADS = 2
 #: Settings of a training that a rehearsal does not look at.
 _NOT_REHEARSED = ("evaluate_every", "replicates", "split_seed")
+#: Raised when the same training would come to something else than before: results of older code are then not taken up.
+_EDITION = 2
 #: File of a run directory with one finished training a line.
 NAME = "trainings.jsonl"
 
@@ -81,7 +83,7 @@ class Scenery:
     judged
         Records of that population.
     seed
-        Of stages and first parameters.
+        Of the stages.
     """
 
     pool: Releases
@@ -92,7 +94,7 @@ class Scenery:
     @property
     def digest(self) -> str:
         """Hash of releases and settings: results of another scenery are not mixed with these."""
-        head = f"{self.pool.plan.digest}\0{self.pool.clients}\0{self.target}\0{self.judged}\0{self.seed}"
+        head = f"{_EDITION}\0{self.pool.plan.digest}\0{self.pool.clients}\0{self.target}\0{self.judged}\0{self.seed}"
         parts = (np.ascontiguousarray(part).tobytes() for part in (self.pool.matrix, self.pool.sigmas))
         return hashlib.sha256(head.encode() + b"".join(parts)).hexdigest()
 
@@ -184,9 +186,10 @@ class Trainings:
         if self.stopped():
             raise Stopped
         settings = task.settings
+        # The first parameters are those the training will start from: they move gaps as much as the members do.
         # Rehearsed noise protects nobody and needs no entropy: it is drawn from the seed, as all else.
         config = msgspec.structs.replace(
-            settings.config(), seed=(settings.seed or 0) + task.stage, replicates=0,
+            settings.config(), seed=settings.seed or 0, replicates=0,
             evaluate_every=settings.rounds, simulated=settings.epsilon is not None,
         )  # fmt: skip
         return judged(stage, task.clients, config)
