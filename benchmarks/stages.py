@@ -77,11 +77,13 @@ class Bench:
     def __init__(self, name: str, ks: list[int]) -> None:
         task, file, year, options = TASKS[name]
         loaded = acs.read(task, DATA / file, features="paper", year=year, **options)
-        self.name, self.schema, self.clients = name, loaded.schema, tuple(loaded.clients)
-        self.layout = plan(loaded.schema, float("inf")).layout
-        self.exact = np.stack(
-            [count(loaded.schema.encode(rows), self.layout).exact for rows in loaded.clients.values()]
-        )
+        self.name = name
+        self._count(loaded.schema, loaded.clients, ks)
+
+    def _count(self, schema: fw.Schema, frames: dict[str, pl.DataFrame], ks: list[int]) -> None:
+        self.schema, self.clients = schema, tuple(frames)
+        self.layout = plan(schema, float("inf")).layout
+        self.exact = np.stack([count(schema.encode(rows), self.layout).exact for rows in frames.values()])
         self.truth = Estimates.plain(self.clients, self.schema, self.layout, self.exact.astype(np.float64))
         long = fw.Annealing(chains=4, steps=5000)
         self.best = {k: fw.select(self.truth, k, method=long, evidence="none") for k in ks}

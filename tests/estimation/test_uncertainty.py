@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from estimation.noisy_pools import truth
+from fedwise.estimation import uncertainty
 from fedwise.estimation.estimates import Estimates
 from fedwise.estimation.uncertainty import standard_error
 from fedwise.objective.pfl import Weights, loss
@@ -56,3 +57,18 @@ def test_the_interval_covers_the_true_loss(sigma: float) -> None:
             error = abs(loss(estimates, f, Weights()) - value)
             inside.append(error <= 1.96 * standard_error(estimates, f, Weights()))
     assert 0.83 <= np.mean(inside) < 1.0
+
+
+def test_a_client_with_more_noise_than_others_errs_in_all_its_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = truth(12)
+    one = np.full((12, known.layout.tables), 40.0)
+    mixed = one.copy()
+    mixed[:4] = 400.0
+
+    def error(sigmas: np.ndarray, members: list[int], factor: float) -> float:
+        monkeypatch.setattr(uncertainty, "TOGETHER", factor)
+        return standard_error(known.estimates(known.noisy(sigmas, 1), sigmas), members, Weights())
+
+    assert error(one, [0, 1, 2], 3.0) == error(one, [0, 1, 2], 0.0)
+    assert error(mixed, [5, 6, 7], 3.0) == error(mixed, [5, 6, 7], 0.0)
+    assert error(mixed, [0, 1, 2], 3.0) > 1.2 * error(mixed, [0, 1, 2], 0.0)

@@ -12,7 +12,9 @@ import fedwise as fw
 from conftest import make_people
 from fedwise.errors import FedwiseError, PoolError
 from fedwise.estimation.possible import learned, possible
-from fedwise.search.elimination import eliminate
+from fedwise.search.client_errors import known_share
+from fedwise.search.constraints import Constraints
+from fedwise.search.elimination import Standings, doubted, eliminate
 
 CLIENTS = tuple("abcdefghij")
 
@@ -156,3 +158,34 @@ def test_release_states_a_stage_its_plan_has(releases: dict[int, list[fw.Release
         msgspec.structs.replace(releases[1][0], stage=7).verify()
     with pytest.raises(fw.FedwiseError, match="states another promise than its plan"):
         msgspec.structs.replace(releases[1][0], stage=2).verify()
+
+
+def test_chances_are_drawn_to_equal_ones_where_little_is_known() -> None:
+    limits = Constraints(include=("a",), exclude=("j",)).resolve(CLIENTS, np.ones(10))
+    chance = np.array([1.0, 0.9, 0.8, 0.1, 0.1, 0.05, 0.03, 0.02, 0.0, 0.0])
+    found = Standings(chance, chance, chance, chance, 0.0)
+    np.testing.assert_array_equal(doubted(found, 1.0, limits, 3).chance, chance)
+    nothing = doubted(found, 0.0, limits, 3).chance
+    assert nothing[0] == 1.0
+    assert nothing[9] == 0.0  # which no doubt puts into a federation
+    np.testing.assert_allclose(nothing[1:9], 0.4 * chance[1:9] + 0.6 * 2 / 8)
+    half = doubted(found, 0.5, limits, 3).chance
+    assert (np.argsort(-half, kind="stable") == np.argsort(-chance, kind="stable")).all()
+    np.testing.assert_allclose(half[1], 0.85 * 0.9 + 0.15 * 0.25)
+
+
+def test_the_known_share_grows_with_epsilon(small_schema: fw.Schema) -> None:
+    frames = {name: people(name) for name in CLIENTS}
+
+    def known(epsilon: float) -> float:
+        plan = fw.plan(small_schema, epsilon)
+        pool = fw.Pool.of(
+            fw.release(plan, frame, client=name, simulated=True, seed=4)  # type: ignore[arg-type]
+            for name, frame in frames.items()
+        )
+        return known_share(fw.estimate(pool), fw.Weights())
+
+    found = [known(epsilon) for epsilon in (0.05, 0.5, 5.0)]
+    assert 0.0 <= found[0] < found[1] < found[2] <= 1.0
+    assert found[0] < 0.6 < 0.95 < found[2]
+    assert known(float("inf")) == 1.0

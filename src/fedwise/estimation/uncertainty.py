@@ -17,6 +17,10 @@ from .fitting import margin_factors
 Floats = npt.NDArray[np.float64]
 Federation = Sequence[int] | npt.NDArray[np.int64]
 
+#: By how much the variance of a member's part in the loss is above the sum over its tables and marginals, where it has
+#: far more noise than others: what it lacks in one table it lacks in all. Chosen on pools that are not reported.
+TOGETHER = 1.5
+
 
 def standard_error(estimates: Estimates, federation: Federation, weights: Weights) -> float:
     """Standard error of the estimated loss of a federation, by the delta method.
@@ -78,6 +82,7 @@ class _Delta:
         self.own = estimates.cells[members] / self.sizes[:, None]
         self.whole = self.share @ self.own
         self.noise = estimates.sigmas[members] ** 2
+        self.factor = _together(estimates, posterior, members)
 
     def error_and_lift(self) -> tuple[float, float]:
         """Root of the summed variances and squared biases, and the first bias, whose sign is known."""
@@ -118,7 +123,7 @@ class _Delta:
     def _levels(self, by_level: Floats) -> float:
         """Variance from the members' marginals."""
         left = self.posterior.marginals[self.members]
-        return float(self.share**2 @ level_variance(self.layout, left, by_level))
+        return float(self.share**2 @ (self.factor * level_variance(self.layout, left, by_level)))
 
     def _interaction(self, j: int, table: Floats, slope: Floats) -> tuple[float, Floats]:
         """Variance from the members' and the pool's interactions, and how much information each leaves out."""
@@ -135,7 +140,7 @@ class _Delta:
         kept = prior / (prior + v)
         steep = float(centred @ direction) ** 2
         squares = self.share**2
-        members = float(squares @ (strength * steep + given(kept * v, centred, direction)))
+        members = float((squares * self.factor) @ (strength * steep + given(kept * v, centred, direction)))
         # What a member does not keep of its own deviation it takes from the pool, error included.
         lent = float(self.share @ (1.0 - strength / v[:, 0]))
         lent_cells = self.share @ (1.0 - kept)
@@ -147,6 +152,23 @@ class _Delta:
         restored = _lift(lent_cells**2 * self.posterior.pool_cells[here], p)
         biases = self.signed[j] * np.array([own, LOG2E * self.posterior.gap[j]])
         return self.signed[j] ** 2 * (members + pool + restored**2), biases
+
+
+def _together(estimates: Estimates, posterior: Posterior, members: npt.NDArray[np.int64]) -> Floats:
+    """Factor on the variance of each member's part in the loss: in a mixed pool its errors are not independent.
+
+        1 + TOGETHER · mean_j (1 − (τ² + v⁰)/(τ² + v))
+
+    with v the noise variance of the member's table j and v⁰ what it would be at the least noise of the pool. 1 for all
+    where all have the same noise.
+    """
+    noise = estimates.sigmas[members] ** 2
+    least = np.min(estimates.sigmas, axis=0) ** 2
+    v = noise / estimates.totals[members, None] ** 2
+    kept = np.divide(posterior.strength[members], v, out=np.ones_like(v), where=v > 0)
+    # τ² + v = v/(1 − kept), so (v − v⁰)/(τ² + v) = (1 − v⁰/v)·(1 − kept).
+    more = 1.0 - np.divide(least, noise, out=np.ones_like(v), where=noise > 0)
+    return np.asarray(1.0 + TOGETHER * (more * np.clip(1.0 - kept, 0.0, 1.0)).mean(axis=1))
 
 
 def _lift(variances: Floats, p: Floats) -> float:

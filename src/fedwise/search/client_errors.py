@@ -49,3 +49,28 @@ def client_errors(
     variance += level_variance(layout, posterior.marginals[clients], by_level)
     pull = (estimates.cells[clients] / sizes[:, None] - whole) @ slope
     return np.asarray(np.sqrt(sizes**2 * variance + posterior.totals[clients] * pull**2) / total)
+
+
+def known_share(estimates: Estimates, weights: Weights) -> float:
+    """The part of what tells clients apart that the releases show, between 0 and 1, by the estimates' own account.
+
+        R = Var(g·p_i) / (Var(g·p_i) + mean s_i²)
+
+    with g the slope of the loss at the pool, p_i the estimated proportions of client i and s_i its standard deviation.
+    Estimates without a posterior do not say: 1.
+    """
+    if estimates.posterior is None or not np.any(estimates.sigmas):
+        return 1.0
+    layout, everybody = estimates.layout, np.arange(len(estimates.clients))
+    signed = pair_weights(estimates.schema, layout, weights)
+    total = float(estimates.totals.sum())
+    whole = estimates.cells.sum(axis=0) / total
+    slope = np.zeros(layout.cells)
+    for j in np.flatnonzero(signed).tolist():
+        here = layout.slice(j)
+        slope[here] = signed[j] * pointwise(whole[here].reshape(layout.shapes[j])).ravel()
+    pull = (estimates.cells / estimates.totals[:, None]) @ slope
+    errors = client_errors(estimates, estimates.posterior, everybody, everybody, weights)
+    unknown = float(np.mean((errors * total / estimates.totals) ** 2))
+    known = float(np.var(pull))
+    return known / (known + unknown) if known + unknown > 0 else 1.0

@@ -5,7 +5,8 @@ client i a signed margin g_ir: by how much the loss rises at least if a client o
 much it rises if a member must leave. The chance π_i that i belongs to the best federation is P(g_i < 0) by the mean
 and spread of its margins, or the share of draws that choose it, whichever is larger. Eliminated are the clients of the
 smallest π_i, as long as the expected part of the best federation among them, Σ π_i / k, stays within the stated
-chance. Derivation, and where it fails: docs/theory/stages.md.
+chance. Where the releases show little of what tells clients apart, π_i is drawn to k/clients (`doubted`).
+Derivation, and where it fails: docs/theory/stages.md.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from ..objective.weights import Weights
 from ..owner.shortlisted import Shortlist, Standing
 from ..pool.pool import Pool
 from .annealing import Annealing
+from .client_errors import known_share
 from .constraints import Constraints, Limits
 from .control import Control, Progress
 from .entry import feasible_sizes, search_sizes, usual_objective, weights_of
@@ -49,6 +51,8 @@ T = TypeVar("T")
 _AFTER = 4
 #: Counts of a pool up to which draws are made at the same time; beyond, their copies would fill the memory.
 _SIDE_BY_SIDE = 5_000_000
+#: Weight of "all clients are equally likely" where the releases tell nothing. Chosen on pools that are not reported.
+_DOUBT = 0.6
 
 
 class Standings(NamedTuple):
@@ -110,10 +114,12 @@ def shortlist(
     given = constraints or Constraints()
     rules, _ = seat(given, pool, max(sizes))
     feasible = feasible_sizes(rules, estimates, sizes)
-    goal = objective or usual_objective(estimates, weights_of(pool, weights), None)
+    usual = weights_of(pool, weights)
+    goal = objective or usual_objective(estimates, usual, None)
     with Control(threads=threads, progress=progress) as control:
         trial = _Trial(estimates, goal, feasible, seed, control)
         found = control.run(lambda: trial.standings(redraws))
+        found = doubted(found, known_share(estimates, usual), feasible[min(feasible)], min(feasible))
         able = np.array([_able(pool, i, stage) for i in range(len(pool.clients))])
         asked = eliminate(
             found.chance, able, allowed=chance * min(feasible), size=size, most=most, least=min(feasible)
@@ -139,6 +145,21 @@ def shortlist(
         seed=seed,
         standings=_reasons(pool, stage, found, asked, rules, given.exclude),
     )
+
+
+def doubted(found: Standings, known: float, limits: Limits, size: int) -> Standings:
+    """Standings whose chances count that the prior behind the draws is itself estimated from the noise.
+
+    They are drawn to that of any client, (size − included)/candidates, by the weight 0.6·(1 − known)²: hardly where
+    the releases show what tells clients apart, and by more than a third where they show a fifth of it. Who is likelier
+    than whom does not change.
+    """
+    weight = _DOUBT * (1.0 - known) ** 2
+    chance = found.chance.copy()
+    free = np.setdiff1d(limits.free, limits.fixed)
+    alike = (size - len(limits.fixed)) / max(len(free), 1)
+    chance[free] += weight * (alike - chance[free])
+    return found._replace(chance=chance)
 
 
 def next_stage(pool: Pool) -> int:
