@@ -24,7 +24,7 @@ from rehearsal_pools import states as frames_of
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from fedwise.doubling.draw import Drawer
+from fedwise.doubling.drawer import Drawer
 from fedwise.estimation import estimate
 
 

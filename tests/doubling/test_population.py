@@ -7,7 +7,8 @@ import polars as pl
 import pytest
 
 import fedwise as fw
-from fedwise.doubling.draw import Drawer
+from fedwise.doubling.draw import Doubles
+from fedwise.doubling.drawer import Drawer
 from fedwise.doubling.population import population
 from fedwise.training.ranking import Ranking
 
@@ -78,3 +79,16 @@ def test_chances_know_the_number_and_not_only_its_bin(drawer) -> None:
     by_chance = Ranking.of(age.astype(np.float32), chance).auc()
     assert by_chance == pytest.approx(by_age, abs=0.03)  # about three standard errors of the drawn labels
     assert by_age > 0.6
+
+
+def test_a_double_of_the_target_is_written_beside_the_clients(drawer, tmp_path) -> None:
+    made = fw.doubles(drawer.estimates, clients=["a"], target=["a", "b"], records=50, seed=0)
+    assert made.target is not None
+    assert made.target.height == 20_000
+    written = made.save(tmp_path)
+    assert sorted(path.name for path in written) == ["a.parquet", "target.parquet"]
+    drawer.estimates.schema.encode(pl.read_parquet(tmp_path / "target.parquet"))
+    with pytest.raises(fw.FedwiseError, match="no client 'c'"):
+        fw.doubles(drawer.estimates, target=["c"])
+    with pytest.raises(fw.FedwiseError, match="no client may be called 'target'"):
+        Doubles({"target": made["a"]}, made.schema, target=made.target).save(tmp_path)

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import fedwise as fw
-from fedwise.doubling.draw import Drawer
+from fedwise.doubling.drawer import Drawer
 from fedwise.doubling.within import Cumulative
 
 

@@ -22,6 +22,12 @@ def doubles(
         int | None,
         typer.Option(help="Most records of a double; default as many as the client has by estimate."),
     ] = None,
+    target: Annotated[
+        str,
+        typer.Option(
+            help="Also write target.parquet, people of these clients together: CA,NY, or 'all' for everybody."
+        ),
+    ] = "",
     force: ForceOption = False,
     task: TaskOption = None,
     accept_flagged: FlaggedOption = False,
@@ -48,6 +54,7 @@ def doubles(
             pool,
             clients=wanted,
             records=records,
+            target=list(pool.clients) if target == "all" else names(target) or None,
             seed=seed,
             progress=lambda done, _: bar.update(shown, completed=done),
         )

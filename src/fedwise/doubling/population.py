@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from .draw import THREADS, Drawer
+from .drawer import THREADS, Drawer
 from .model import Records
 
 Floats = npt.NDArray[np.float64]

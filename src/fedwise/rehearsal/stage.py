@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from ..cache import Cache
-from ..doubling.draw import Drawer
+from ..doubling.drawer import Drawer
 from ..doubling.population import population
 from ..errors import FedwiseError, PoolError, nearest
 from ..estimation import Releases
