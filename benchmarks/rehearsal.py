@@ -123,7 +123,7 @@ def main() -> int:
     print(rehearsal_tables.text(rows))
     print("gaps:", {m: round(g, 4) for m, g in rehearsal_tables.calibrate(rows, CALIBRATED).items()})
     if args.tables:
-        PAGE.write_text(rehearsal_tables.page(rows, CALIBRATED))
+        PAGE.write_text(rehearsal_tables.page(rows, CALIBRATED, tuple(AREAS)))
     return 0
 
 

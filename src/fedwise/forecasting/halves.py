@@ -29,8 +29,6 @@ Ints = npt.NDArray[np.int64]
 
 #: Least share of signal.
 _LEAST = 0.05
-#: Below this share of signal nothing is said about a federation: noise drowns the answer.
-DROWNED = 0.3
 
 
 def split(estimates: Estimates, seed: int) -> tuple[Estimates, Estimates] | None:
