@@ -7,38 +7,18 @@ import polars as pl
 import pytest
 
 import fedwise as fw
+from doubling.aged_people import AGED, aged
 from fedwise.doubling.draw import Doubles
 from fedwise.doubling.drawer import Drawer
 from fedwise.doubling.population import population
 from fedwise.training.ranking import Ranking
 
-SCHEMA = """
-name = "aged"
-[columns.AGE]
-role = "feature"
-bins = [0, 20, 40, 60, 100]
-model = "scaled"
-[columns.SEX]
-role = "sensitive"
-levels = [1, 2]
-[columns.RICH]
-role = "target"
-levels = [0, 1]
-"""
-
-
-def _rows(n: int, middle: float, seed: int) -> pl.DataFrame:
-    rng = np.random.default_rng(seed)
-    age = rng.triangular(1, 35, 95, n).astype(int)
-    rich = rng.random(n) < 1 / (1 + np.exp(-(age - middle) / 4))
-    return pl.DataFrame({"AGE": age, "SEX": rng.integers(1, 3, n), "RICH": rich.astype(int)})
-
 
 @pytest.fixture(scope="module")
 def drawer() -> Drawer:
     """In the first client people are rich from 30 on, in the second from 60 on; it is three times as large."""
-    plan = fw.plan(fw.Schema.parse(SCHEMA), epsilon=20.0)
-    frames = {"a": _rows(3000, 30, 0), "b": _rows(9000, 60, 1)}
+    plan = fw.plan(AGED, epsilon=20.0)
+    frames = {"a": aged(3000, 30, width=4, seed=0), "b": aged(9000, 60, width=4, seed=1)}
     return Drawer(
         fw.estimate(
             fw.Pool.of(

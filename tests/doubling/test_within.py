@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 import fedwise as fw
+from doubling.aged_people import AGED, aged
 from fedwise.doubling.drawer import Drawer
 from fedwise.doubling.within import Cumulative
 
@@ -29,32 +30,14 @@ def test_an_empty_outer_bin_is_even() -> None:
     np.testing.assert_allclose(np.diff(made(np.linspace(0, 1, 5), 0)), 0.25)
 
 
-AGED = """
-name = "aged"
-[columns.AGE]
-role = "feature"
-bins = [0, 20, 40, 60, 100]
-model = "scaled"
-[columns.SEX]
-role = "sensitive"
-levels = [1, 2]
-[columns.RICH]
-role = "target"
-levels = [0, 1]
-"""
-
-
 @pytest.fixture(scope="module")
 def rows() -> pl.DataFrame:
     """The older, the more often rich."""
-    rng = np.random.default_rng(0)
-    age = rng.triangular(1, 35, 95, 8000).astype(int)
-    rich = rng.random(8000) < 1 / (1 + np.exp(-(age - 40) / 8))
-    return pl.DataFrame({"AGE": age, "SEX": rng.integers(1, 3, 8000), "RICH": rich.astype(int)})
+    return aged(8000, 40, width=8, seed=0)
 
 
 def test_numbers_keep_their_codes_and_lean_with_the_label(rows) -> None:
-    plan = fw.plan(fw.Schema.parse(AGED), epsilon=10.0)
+    plan = fw.plan(AGED, epsilon=10.0)
     release = fw.release(plan, rows, client="c0", simulated=True, seed=0)
     drawer = Drawer(fw.estimate(fw.Pool.of([release])))
     codes = drawer.codes("c0", 6000)
@@ -74,7 +57,7 @@ def test_numbers_keep_their_codes_and_lean_with_the_label(rows) -> None:
 
 
 def test_densities_hold_over_people_though_each_draws_by_itself(rows) -> None:
-    plan = fw.plan(fw.Schema.parse(AGED), epsilon=10.0)
+    plan = fw.plan(AGED, epsilon=10.0)
     release = fw.release(plan, rows, client="c0", simulated=True, seed=0)
     drawer = Drawer(fw.estimate(fw.Pool.of([release])))
     [scaled] = drawer.scaled.values()
@@ -95,7 +78,7 @@ def test_densities_hold_over_people_though_each_draws_by_itself(rows) -> None:
 
 
 def test_the_likelihood_of_a_bin_adds_up_to_one(rows) -> None:
-    plan = fw.plan(fw.Schema.parse(AGED), epsilon=10.0)
+    plan = fw.plan(AGED, epsilon=10.0)
     release = fw.release(plan, rows, client="c0", simulated=True, seed=0)
     drawer = Drawer(fw.estimate(fw.Pool.of([release])))
     [scaled] = drawer.scaled.values()
