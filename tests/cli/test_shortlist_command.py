@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
@@ -57,3 +58,30 @@ def test_two_stages(tmp_path: Path) -> None:
     with pytest.raises(FedwiseError, match="must come with the shortlist that asks for it"):
         run("release", plan, tmp_path / f"{asked}.csv", "--client", asked, "--stage", 2)
     assert fw.Pool.load(releases).epsilons.max() == 2.0
+
+
+def test_one_holder_answers_both_stages_for_its_clients(tmp_path: Path) -> None:
+    (tmp_path / "small.toml").write_text(SMALL)
+    plan, releases, file = tmp_path / "plan.json", tmp_path / "releases", tmp_path / "all.csv"
+    run("plan", tmp_path / "small.toml", "--stages", "0.5,2", "-o", plan)
+    pl.concat([make_people(1500, ord(name)).with_columns(AREA=pl.lit(name)) for name in "abcd"]).write_csv(
+        file
+    )
+    run("release", plan, file, "--by", "AREA", "-o", releases)
+    listed = releases / "shortlist.json"
+    run("shortlist", releases, "-k", 2, "--ask", 2, "--redraws", 10, "-o", listed)
+    asked = fw.Shortlist.load(listed).clients
+    later = ["--by", "AREA", "--stage", 2, "--shortlist", listed, "-o", releases]
+    with pytest.raises(FedwiseError, match="has no ledger"):
+        run("release", plan, file, *later, "--ledger", tmp_path / "elsewhere")
+    made = json.loads(run("release", plan, file, *later, "--epsilon", 1, "--json"))
+    assert [
+        (one["client"], one["stage"], one["epsilon"], one["asked_epsilon"]) for one in made["releases"]
+    ] == [(name, 2, 1.0, 2.0) for name in asked]
+    assert all((releases / f"{name}.stage2.release.json").exists() for name in asked)
+    pool = fw.Pool.load(releases)
+    assert dict(zip(pool.clients, pool.epsilons, strict=True)) == {
+        name: 1.0 if name in asked else 0.5 for name in "abcd"
+    }
+    with pytest.raises(FedwiseError, match="must come with the shortlist that asks for it"):
+        run("release", plan, file, "--by", "AREA", "--stage", 2, "-o", releases)

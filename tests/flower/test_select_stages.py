@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 
 import fedwise as fw
+from conftest import make_people
+from fedwise.coordinator.answers import sort_answers
 from fedwise.errors import FedwiseError
-from fedwise.flower import select_federation
+from fedwise.flower import InProcessGrid, release_app, select_federation
 from fedwise.owner import envelope
+from fedwise.owner.policy import Refusal
 from fedwise.pool.pool import Pool
-from flower.kit import NAMES, SpyGrid, first, make_grid
+from flower.kit import NAMES, SpyGrid, first, make_grid, make_node
 
 OPTIONS = {"k": 2, "select": first, "timeout": 20.0, "poll": 0.05, "stages": [0.1, 1.0]}
 
@@ -56,3 +59,40 @@ def test_a_request_names_its_stage(small_schema):
     assert envelope.read_stage(envelope.request(plan, stage=2)) == 2
     assert b"stage" not in envelope.request(plan).replace(plan, b"")
     assert envelope.read_stage(b"nothing") == 1
+
+
+def test_a_node_that_may_answers_with_its_own_smaller_epsilon(tmp_path, small_schema):
+    configs = [make_node(tmp_path, name, seed=i) for i, name in enumerate(("ash", "birch"))]
+    configs.append(make_node(tmp_path, "cedar", seed=3, max_epsilon=0.3, answer_less=True))
+    configs.append(make_node(tmp_path, "date", seed=4, max_epsilon=0.3))
+    federation = select_federation(
+        InProcessGrid(release_app(), configs), fw.plan(small_schema), k=2, select=first, timeout=20.0, poll=0.05,
+        save=tmp_path / "releases",
+    )  # fmt: skip
+    assert federation.pool.clients == ("ash", "birch", "cedar")
+    assert federation.pool.epsilons.tolist() == [1.0, 1.0, 0.3]
+    assert [absence.reason for absence in federation.absent] == [Refusal.EPSILON.sentence]
+    (charge,) = fw.Ledger(tmp_path / "cedar" / "budget.db").history()
+    assert charge.epsilon == 0.3
+    (part,) = federation.pool.spendings[2].parts
+    assert (part.epsilon, part.asked) == (0.3, 1.0)
+    assert Pool.load(tmp_path / "releases").epsilons.tolist() == [1.0, 1.0, 0.3]
+
+
+def test_a_second_stage_ends_at_what_the_owner_allows(tmp_path, small_schema):
+    grid = make_grid(tmp_path, max_epsilon=0.5, answer_less=True)
+    federation = select_federation(grid, small_schema, shortlist={"size": 2, "redraws": 10}, **OPTIONS)
+    assert sorted(federation.pool.epsilons.tolist()) == [0.1, 0.1, 0.1, 0.5, 0.5]
+    for name, epsilon in zip(federation.pool.clients, federation.pool.epsilons, strict=True):
+        spent = fw.Ledger(tmp_path / name / "budget.db").balance().spent
+        assert spent <= epsilon * (1 + 1e-9)
+
+
+def test_a_release_under_a_smaller_promise_must_answer_the_plan_asked(small_schema):
+    asked, other = fw.plan(small_schema), fw.plan(small_schema, epsilon=2.0)
+    rows = make_people(300)
+    own = fw.release(asked, rows, client="ash", simulated=True, seed=1, epsilon=0.3)
+    found = sort_answers([1], {1: envelope.released(own.encode())}, asked)
+    assert list(found.releases) == [1]
+    found = sort_answers([1], {1: envelope.released(own.encode())}, other)
+    assert [absence.reason for absence in found.absent] == ["its release answers another plan"]

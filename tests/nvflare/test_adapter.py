@@ -258,3 +258,18 @@ def test_a_job_holds_every_setting_and_not_our_source(tmp_path):
     for config in clients:
         assert [entry["tasks"] for entry in config["executors"]] == [[wire.TASK], ["train"]]
         assert sorted(config["task_data_filters"][0]["tasks"]) == ["train", "validate"]
+
+
+def test_stages_ask_a_shortlist_again_and_a_site_may_allow_less(tmp_path, small_schema):
+    staged = fw.plan(small_schema, stages=[0.1, 1.0])
+    less = {site: {"max_epsilon": 0.5, "answer_less": True} for site in SITES[:3]}
+    selection = {"evidence": "none", "shortlist": {"size": 4, "redraws": 10}}
+    workflow = make_workflow(tmp_path, staged, less, selection=selection)
+    workflow.run()
+    pool = workflow.federation.pool
+    asked = [site for name, site in workflow.sent if name == wire.TASK]
+    assert asked[:6] == list(SITES)
+    assert len(asked) == 10
+    for site, epsilon in zip(pool.clients, pool.epsilons.tolist(), strict=True):
+        assert epsilon == (0.1 if site not in asked[6:] else 0.5 if site in less else 1.0)
+        assert len(fw.Ledger(tmp_path / site / "budget.db").history()) == asked.count(site)

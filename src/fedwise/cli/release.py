@@ -26,7 +26,15 @@ from .owner_options import (
     left,
     parts_of,
 )
-from .stage_options import DryRunOption, OwnEpsilonOption, ShortlistOption, StageOption, asked_at, describe
+from .stage_options import (
+    DryRunOption,
+    OwnEpsilonOption,
+    ShortlistOption,
+    StageOption,
+    asked_at,
+    describe,
+    listed,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,8 +103,9 @@ def release(
     if by is not None:
         _refuse_with_by(data_version, simulated=simulated, no_privacy=no_privacy)
         _release_all(
-            asked, frames(), file, ledger, output, budget=budget, limits=limits, force=force, json=json
-        )
+            question, listed(frames(), question, shortlist), file, ledger, output, budget=budget, limits=limits,
+            force=force, json=json,
+        )  # fmt: skip
         return
     made, target, warnings = _release_one(
         question, client, file, frames, ledger, output, budget=budget, limits=limits, no_privacy=no_privacy,
@@ -131,8 +140,8 @@ def _release_one(
     from ..errors import DataError, FedwiseError, LedgerError
     from ..owner.answer import Answer, answer, check
     from ..owner.archive import Archive
-    from ..owner.batch import open_ledger, refuse_problems
-    from ..owner.release import SUFFIX, check_client
+    from ..owner.batch import open_ledger, refuse_problems, release_name
+    from ..owner.release import check_client
     from ..owner.release import release as make_release
 
     if client is None:
@@ -142,7 +151,7 @@ def _release_one(
     check_client(client)
     asked, stage = question.asked, question.stage
     epsilon = question.total if asked.private else None
-    target = output or Path(f"{client}{f'.stage{stage}' if stage > 1 else ''}{SUFFIX}")
+    target = output or Path(release_name(client, stage))
     check_output(target, ".json", force=force)
     where = ledger or file.with_name(file.name + ".ledger.db")
     charged = asked.private and not simulated
@@ -192,7 +201,7 @@ def _refuse_with_by(data_version: int | None, *, simulated: bool, no_privacy: bo
 
 
 def _release_all(
-    asked: Plan,
+    question: Question,
     frames: dict[str, FrameLike],
     file: Path,
     ledgers: Path | None,
@@ -204,25 +213,27 @@ def _release_all(
     json: bool,
 ) -> None:
     """A release of every client in the file, each charged to its own ledger."""
-    from ..owner.batch import answer_all
-    from ..owner.release import SUFFIX
+    from ..owner.batch import answer_all, release_name
 
     folder = output or Path("releases")
     with progress() as bar:
         task = bar.add_task("releasing", total=len(frames), best="")
         made = answer_all(
-            asked, frames, ledgers=ledgers or file.with_name(file.name + ".ledgers"), output=folder, budget=budget,
-            force=force, progress=lambda name: bar.update(task, advance=1, best=name), **limits,
+            question.asked, frames, ledgers=ledgers or file.with_name(file.name + ".ledgers"), output=folder,
+            budget=budget, force=force, progress=lambda name: bar.update(task, advance=1, best=name),
+            stage=question.stage, epsilon=question.total if question.asked.private else None, **limits,
         )  # fmt: skip
-    answers = [(one, folder / f"{name}{SUFFIX}") for name, one in made.items()]
+    answers = [(one, folder / release_name(name, question.stage)) for name, one in made.items()]
     if json:
         print_json({"output": str(folder), "releases": [_plain(*one) for one in answers]})
         return
     repeated = sum(one.repeated for one, _ in answers)
-    say(f"released {len(asked.tables)} tables of each of {len(made)} clients to {folder} (private)")
+    say(f"released {len(question.asked.tables)} tables of each of {len(made)} clients to {folder} (private)")
     if repeated:
         say(f"  {repeated} of them had answered before and are not charged again")
-    say(f"  {asked.promise}")
+    say(f"  {question.answered.promise}")
+    if question.sentence:
+        say(f"  {question.sentence}")
     say(f"  a ledger for each in {next(one.ledger.path.parent for one, _ in answers if one.ledger)}")
 
 

@@ -12,6 +12,7 @@ from .console import note, say
 if TYPE_CHECKING:
     from ..owner.question import Question
     from ..planning import Plan
+    from ..schema.frame import FrameLike
 
 OwnEpsilonOption = Annotated[
     float | None,
@@ -45,17 +46,32 @@ def asked_at(
     from ..owner.shortlisted import Shortlist
 
     question = Question.of(asked, stage=stage, epsilon=epsilon)
-    if by is not None and (stage > 1 or epsilon is not None):
-        raise ReleaseError(
-            "--by must not be given with --stage or --epsilon; release one client at a time with --client"
-        )
     if stage > 1 and shortlist is None:
         raise ReleaseError(
             f"stage {stage} must come with the shortlist that asks for it; add --shortlist shortlist.json"
         )
-    if shortlist is not None:
+    if shortlist is not None and by is None:
         Shortlist.load(shortlist).admit(asked, stage=stage, client=client or "")
     return question
+
+
+def listed(frames: dict[str, FrameLike], question: Question, shortlist: Path | None) -> dict[str, FrameLike]:
+    """The clients of a file that a stage asks: all, or beyond the first stage those on the shortlist."""
+    from ..errors import ReleaseError
+    from ..owner.shortlisted import Shortlist
+
+    if shortlist is None:
+        return frames
+    found = Shortlist.load(shortlist)
+    again = {name: rows for name, rows in frames.items() if name in found.clients}
+    if not again:
+        raise ReleaseError(
+            f"shortlist '{shortlist}' must name a client of this file; nothing more is asked of them"
+        )
+    for name in again:
+        found.admit(question.asked, stage=question.stage, client=name)
+    note(f"{len(again)} of {len(frames)} clients are on the shortlist; the others are not asked again")
+    return again
 
 
 def describe(question: Question, where: Path) -> None:

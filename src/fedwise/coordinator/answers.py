@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -58,7 +59,8 @@ def sort_answers(
     replies
         The replies that came, by node.
     plan
-        The plan that was asked; a release must answer exactly this one, or an earlier edition of it.
+        The plan that was asked; a release must answer exactly this one, an earlier edition of it, or the same tables
+        under a smaller promise where its owner allows less.
     accept_flagged
         Keep releases that fail the screen.
     stage
@@ -107,11 +109,27 @@ def _read(
     except Exception:
         return Absence(node, None, "invalid", "its release does not hold together")
     # A node whose data did not change answers a later edition with the release it has.
-    if found.plan.question != plan.question or found.plan.number > plan.number:
+    if not (_allows_less(found, plan) or found.plan.question == plan.question) or (
+        found.plan.number > plan.number
+    ):
         return Absence(node, found.client, "invalid", "its release answers another plan")
     if answer.data_version is not None:
         current[node] = answer.data_version
     return found
+
+
+def _allows_less(found: Release, plan: Plan) -> bool:
+    """Whether a release answers this plan's tables under a smaller promise, since its owner allows no more."""
+    if isinstance(found.asked, msgspec.UnsetType) or found.asked.plan != plan.digest:
+        return False
+    asked = [(table.pair, table.shape) for table in plan.tables]
+    return (
+        found.plan.schema_digest == plan.schema_digest
+        and [(table.pair, table.shape) for table in found.plan.tables] == asked
+        and found.plan.private
+        and found.plan.epsilon < plan.epsilon
+        and found.plan.delta == plan.delta
+    )
 
 
 def _drop_doubles(releases: dict[Node, Release]) -> list[Absence]:

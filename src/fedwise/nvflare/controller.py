@@ -42,7 +42,8 @@ class Selected:
     round_timeout
         Seconds after which a round goes on without a site that does not deliver; 0 waits without end.
     selection
-        For `fedwise.select`: ``{"seed": 0, "include": ["site-1"]}`` and the like.
+        For `fedwise.select`: ``{"seed": 0, "include": ["site-1"]}`` and the like. Of a plan with stages only a
+        shortlist is asked again; ``{"shortlist": {"most": 10}}`` are keywords of `fedwise.shortlist`.
     substitutes, reselect
         As for `fedwise.flower.select_federation`.
     output
@@ -127,12 +128,15 @@ class Selected:
     def _form(self) -> Federation:
         plan = self._plan()
         options = dict(self.selection)
+        settings = dict(options.pop("shortlist", None) or {})
         choice = Choice(self.k, int(options.pop("seed", 0)), None, options)
         least = choice.least(self.min_releases)
         waiting = Waiting(self.release_timeout, self.grace, least, max(self.expected or 0, least), 0.2, _LOG)
         channel = NVFlareChannel(self)
         try:
-            gathered = gather(channel, plan, waiting, least=least)
+            gathered = gather(
+                channel, plan, waiting, least=least, again=lambda pool: choice.shortlist(pool, settings)
+            )
         finally:
             channel.close()
         return Federation(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from ..errors import DataError, FedwiseError, LedgerError
+from ..errors import DataError, FedwiseError, LedgerError, ReleaseError
 from ..planning import Plan
 from ..schema.frame import FrameLike
 from .answer import Answer, answer
@@ -13,6 +13,7 @@ from .answer import check as check_plan
 from .archive import Archive
 from .examination import check
 from .ledger import Ledger
+from .question import Question, check_order
 from .release import SUFFIX
 
 
@@ -27,6 +28,8 @@ def answer_all(
     max_delta: float | None = None,
     force: bool = False,
     progress: Callable[[str], None] | None = None,
+    stage: int = 1,
+    epsilon: float | None = None,
 ) -> dict[str, Answer]:
     """Answer a plan for every client, or for none: nobody is charged before everybody's rows are found to fit.
 
@@ -37,13 +40,16 @@ def answer_all(
     frames
         Rows of each client, by its public name.
     ledgers, output
-        Folders: a ledger ``NAME.db`` and a release ``NAME.release.json`` for each client.
+        Folders: a ledger ``NAME.db`` and a release ``NAME.release.json`` for each client, ``NAME.stage2.release.json``
+        for the second stage.
     budget
         Total ε of a new ledger. [the plan's]
     max_epsilon, max_delta, force
         As for `fedwise.owner.answer.answer`.
     progress
         Called with the name of every client that has answered.
+    stage, epsilon
+        As for `fedwise.owner.answer.answer`. The caller has checked the shortlist that asks for a later stage.
 
     Raises
     ------
@@ -53,8 +59,14 @@ def answer_all(
     if output.exists() and not output.is_dir():
         raise FedwiseError(f"output '{output}' is a file; name a folder for the releases")
     for name in frames:
-        check_plan(plan, client=name, max_epsilon=max_epsilon, max_delta=max_delta)
-    new = [name for name in frames if Archive(ledgers / f"{name}.db").find(plan, name) is None]
+        check_plan(
+            plan, client=name, max_epsilon=max_epsilon, max_delta=max_delta, stage=stage, epsilon=epsilon
+        )
+    question = Question.of(plan, stage=stage, epsilon=epsilon)
+    archives = {name: Archive(ledgers / f"{name}.db") for name in frames}
+    new = [name for name in frames if archives[name].find(question.answered, name, stage) is None]
+    for name in new if stage > 1 else ():
+        _check_before(question, ledgers / f"{name}.db", name)
     refuse_problems(plan, {name: frames[name] for name in new})
     try:
         ledgers.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -69,16 +81,33 @@ def answer_all(
             plan,
             frame,
             client=name,
-            ledger=_opener(plan, path, budget),
-            archive=Archive(path),
+            ledger=_opener(question.answered, path, budget),
+            archive=archives[name],
             max_epsilon=max_epsilon,
             max_delta=max_delta,
-            output=output / f"{name}{SUFFIX}",
+            output=output / release_name(name, stage),
             force=force,
+            stage=stage,
+            epsilon=epsilon,
         )
         if progress is not None:
             progress(name)
     return made
+
+
+def release_name(client: str, stage: int = 1) -> str:
+    """What the file of a client's release is called where nobody says otherwise."""
+    return f"{client}{f'.stage{stage}' if stage > 1 else ''}{SUFFIX}"
+
+
+def _check_before(question: Question, ledger: Path, client: str) -> None:
+    """Refuse a stage of a client whose stage before was never charged, before anybody else is charged."""
+    if not ledger.exists():
+        raise ReleaseError(
+            f"stage {question.stage} must follow stage {question.stage - 1}, and client '{client}' has no ledger "
+            f"'{ledger}'; name the folder of ledgers that the stage before used"
+        )
+    check_order(question, Ledger(ledger), client=client)
 
 
 def _opener(plan: Plan, path: Path, budget: float | None) -> Callable[[], Ledger]:

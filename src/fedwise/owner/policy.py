@@ -91,6 +91,9 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         its own choice occurs in the data.
     max_epsilon, max_delta
         Largest promise of a single plan.
+    answer_less
+        Where a plan asks for a larger ε than `max_epsilon`: answer it at `max_epsilon`, with more noise than asked, and
+        say so in the release. Default: decline.
     ledger
         Budget ledger of the data set; created with `budget_epsilon` and `budget_delta` when absent.
     budget_epsilon, budget_delta
@@ -130,6 +133,7 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     schema: Path
     max_epsilon: float
     max_delta: float = 1e-5
+    answer_less: bool = False
     ledger: Path | None = None
     budget_epsilon: float | None = None
     budget_delta: float | None = None
@@ -228,7 +232,8 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """Accept a stage of a plan, or raise `Declined`. Looks at no data."""
         if not 1 <= stage <= max(len(plan.staged), 1):
             raise Declined(Refusal.UNREADABLE)
-        if not plan.stage(stage).epsilon <= self.max_epsilon:
+        wanted = plan.stage(stage).epsilon
+        if not wanted <= self.max_epsilon and self.own_epsilon(plan, stage=stage) is None:
             raise Declined(Refusal.EPSILON)
         if not plan.delta <= self.max_delta:
             raise Declined(Refusal.DELTA)
@@ -241,6 +246,15 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             read |= {name for rule in rules for name in rule.columns}
             if not read <= set(self.columns):
                 raise Declined(Refusal.COLUMNS)
+
+    def own_epsilon(self, plan: Plan, *, stage: int = 1) -> float | None:
+        """The owner's own total ε where it answers a stage with more noise than asked; None where it answers as asked.
+
+        None also where it cannot: it declines larger promises, or earlier stages have used up what it allows.
+        """
+        before = plan.stage(stage - 1).epsilon if stage > 1 else 0.0
+        less = self.answer_less and plan.private and plan.stage(stage).epsilon > self.max_epsilon
+        return self.max_epsilon if less and self.max_epsilon > before else None
 
     def open_ledger(self) -> Ledger:
         """The owner's ledger, created on first use and announced. A policy for simulations has none.

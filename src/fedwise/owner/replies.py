@@ -89,6 +89,7 @@ def _answer(
     except FedwiseError as cause:
         log.error("fedwise: the policy cannot be used: %s", cause)
         raise Declined(Refusal.POLICY) from None
+    own = policy.own_epsilon(plan, stage=stage)
     if policy.ledger is None:
         frame = data(policy)
         return release(
@@ -99,9 +100,10 @@ def _answer(
             seed=policy.simulated_seed,
             data_version=policy.data_version,
             stage=stage,
+            epsilon=own,
         )
-    if stage > 1:
-        log.info("fedwise: %s", Question.of(plan, stage=stage).sentence)
+    if stage > 1 or own is not None:
+        log.info("fedwise: %s", Question.of(plan, stage=stage, epsilon=own).sentence)
     try:
         made = answer(
             plan,
@@ -111,6 +113,7 @@ def _answer(
             archive=Archive(policy.ledger),
             data_version=policy.data_version,
             stage=stage,
+            epsilon=own,
         )
     except BudgetExceeded as cause:
         log.warning("fedwise: %s", cause)
