@@ -16,7 +16,7 @@ from fedwise.data import synthetic
 from fedwise.explore import Explorer
 from fedwise.search.selection import Selection
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 def test_opens_with_a_federation(tab: Any, explorer: Explorer) -> None:

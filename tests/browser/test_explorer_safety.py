@@ -15,7 +15,7 @@ from fedwise.explore import Explorer
 from fedwise.explore.redirect import Redirect
 from fedwise.pool.pool import Pool
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 ATTEMPTS = """
 async (address) => {

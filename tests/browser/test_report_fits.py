@@ -13,7 +13,7 @@ from fedwise.reporting import Report
 from fedwise.search import select
 from reporting.report_kit import make_pool, metrics
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 NAMES = (
     "Universitätsklinikum Schleswig-Holstein", "Ward 7", "Hospital of Saint John the Evangelist in the Fields",

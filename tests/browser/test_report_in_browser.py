@@ -11,7 +11,7 @@ import fedwise as fw
 from fedwise.reporting import Report
 from fedwise.search import select
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

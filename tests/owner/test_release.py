@@ -306,6 +306,7 @@ def attack(plan: fw.Plan) -> float:
     return epsilon_lower_bound(scores(pl.concat([rest, target])), scores(rest), plan.delta)
 
 
+@pytest.mark.slow
 def test_black_box_attack_stays_below_the_promise() -> None:
     # A generous delta makes the attack strong with few runs; epsilon is the 1 that is promised.
     plan = fw.plan(fw.Schema.parse(TINY), 1.0, delta=0.1)
@@ -313,6 +314,7 @@ def test_black_box_attack_stays_below_the_promise() -> None:
     assert attack(plan) <= 1.0
 
 
+@pytest.mark.slow
 def test_black_box_attack_catches_half_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     real = noise.add_noise
 

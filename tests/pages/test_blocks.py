@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fedwise as fw
@@ -77,6 +78,31 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+def prepare_images() -> None:
+    """Public images, a client's own with their digits, and an extractor of one's own."""
+    rng = np.random.default_rng(0)
+    digits = rng.integers(0, 10, 90)
+    images = np.clip(rng.normal(digits[:, None, None] / 10, 0.2, (90, 8, 8)), 0, 1).astype(np.float32)
+    np.save("public.npy", images)
+    np.savez("scans.npz", records=images[:60], digit=digits[:60])
+    Path("mycode.py").write_text("def detail(images):\n    return images.reshape(len(images), -1)[:, ::2]\n")
+
+
+def prepare_stages() -> None:
+    """First releases of a plan in two stages, and the shortlist that the coordinator sent."""
+    plan = fw.plan(fw.Schema.load("income.toml"), 1.0, stages=[0.1, 1.0])
+    for path in Path("clients").glob("*.parquet"):
+        released = fw.release(plan, path, client=path.stem, simulated=True, seed=0)
+        released.save(Path("releases") / f"{path.stem}.release.json", force=True)
+    fw.shortlist(fw.Pool.load("releases"), 5, constraints=fw.Constraints(include=["CA"])).save(
+        "shortlist.json"
+    )
+
+
+#: What a page needs beside the folder of the quickstart.
+PREPARE = {"images.md": prepare_images, "stages.md": prepare_stages}
+
+
 def run_command(words: list[str]) -> None:
     """A command of the documentation, in this process."""
     assert words[0] == "fedwise", f"only fedwise is run here, got {words[0]}; mark the block as not run"
@@ -113,6 +139,8 @@ def test_blocks_run(page: Path, prepared: Path, tmp_path: Path, monkeypatch: pyt
     folder = tmp_path / "work"
     shutil.copytree(prepared, folder)
     monkeypatch.chdir(folder)
+    if page.name in PREPARE and page.parent.name == "how-to":
+        PREPARE[page.name]()
     pool = fw.Pool.load("releases")
     names: dict[str, Any] = {
         "fw": fw,
