@@ -9,6 +9,7 @@ import numpy.typing as npt
 from ..estimation.estimates import Estimates
 from ..pool.card import quick_quality
 from ..pool.pool import Pool
+from .spending import spent_by_client
 from .state_map import tiles
 
 
@@ -16,7 +17,8 @@ class PoolRow(msgspec.Struct, frozen=True, kw_only=True):
     """One client as its release shows it.
 
     `terms` are those of the client alone. `noise` is σ over the average cell of its typical table. `tile` is
-    (row, column, code) on the map, where all clients are states.
+    (row, column, code) on the map, where all clients are states. `spent` is its total ε and `stages` how it came to
+    it, where clients spent differently or were asked in stages.
     """
 
     client: str
@@ -27,6 +29,8 @@ class PoolRow(msgspec.Struct, frozen=True, kw_only=True):
     alert: str | None
     suspect: str | None
     tile: tuple[int, int, str] | None
+    spent: float | None = None
+    stages: str | None = None
 
 
 def pool_rows(pool: Pool, estimates: Estimates, alone: npt.NDArray[np.float64]) -> list[PoolRow]:
@@ -39,6 +43,7 @@ def pool_rows(pool: Pool, estimates: Estimates, alone: npt.NDArray[np.float64]) 
         alerts.setdefault(alert.client, []).append(alert.reason)
     cards = quick_quality(pool) or {}
     places = {tile.client: (tile.row, tile.column, tile.code) for tile in tiles(estimates.clients, ())}
+    spent = spent_by_client(pool)
     return [
         PoolRow(
             client=name,
@@ -49,6 +54,8 @@ def pool_rows(pool: Pool, estimates: Estimates, alone: npt.NDArray[np.float64]) 
             alert="; ".join(alerts.get(name, ())) or None,
             suspect=cards[name].verdict if name in cards and cards[name].suspect else None,
             tile=places.get(name),
+            spent=spent[name][0] if spent else None,
+            stages=spent[name][1] if spent else None,
         )
         for name, total, row, noise in zip(estimates.clients, estimates.totals, alone, typical, strict=True)
     ]

@@ -42,6 +42,22 @@ def spending_sentences(pool: Pool) -> list[str]:
     return said
 
 
+def spent_by_client(pool: Pool) -> dict[str, tuple[float, str]]:
+    """Total ε of each client, and stage by stage in words; empty where `spending_sentences` is."""
+    if not spending_sentences(pool):
+        return {}
+    found = {}
+    for spending in pool.spendings:
+        steps = [
+            (f"stage {part.stage}: " if pool.plan.staged else "")
+            + f"epsilon {part.epsilon:g}"
+            + (f", {part.asked:g} was asked" if part.asked is not None else "")
+            for part in spending.parts
+        ]
+        found[spending.client] = (spending.epsilon, "; ".join(steps))
+    return found
+
+
 def _listed(names: list[str]) -> str:
     more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
     return ", ".join(names[:_NAMES]) + more

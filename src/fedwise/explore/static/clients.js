@@ -36,6 +36,7 @@ function doubt(card) {
 }
 
 export function table(host, filter, more, pool, onPress) {
+  const staged = pool.clients.some((row) => row.spent !== null);
   const columns = [
     ["client", "Client", (row) => row.client],
     ["standing", "Now", null],
@@ -44,6 +45,7 @@ export function table(host, filter, more, pool, onPress) {
     ["loss", "Loss alone", null],
     ["bar", "", null],
     ["noise", "Noise / cell", (row) => row.noise],
+    ...(staged ? [["spent", "ε spent", (row) => -row.spent]] : []),
     ...(Object.keys(pool.quality).length ? [["quality", "Doubt", (row) => -(pool.quality[row.client]?.score ?? -1)]] : []),
   ];
   const shown = new Map();
@@ -94,6 +96,7 @@ export function table(host, filter, more, pool, onPress) {
         alone,
         element("td", { class: "stack", "aria-hidden": "true" }, ...bar),
         element("td", { class: "n" }, number(row.noise, 2)),
+        staged ? element("td", { class: "n", title: row.stages }, String(+row.spent.toPrecision(3))) : null,
         Object.keys(pool.quality).length ? doubt(pool.quality[row.client]) : null,
       );
       shown.set(row.client, { row, line, press, now, alone, bar });
