@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
 import pytest
+from msgspec.structs import replace
 
 import fedwise as fw
+from fedwise.forecasting import Settings
 from fedwise.reporting import Report
 from fedwise.search import select
 from fedwise.search.selection import Selection
+from fedwise.view.forecasts import measures
 from reporting.report_kit import NAMES, make_pool, make_releases, metrics
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_forecasts() -> Iterator[None]:
+    """Forecasts of few records and few redraws: their numbers are the subject of tests/forecasting."""
+    made = Settings.for_model.__func__  # type: ignore[attr-defined]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            Settings, "for_model", classmethod(lambda cls, model: replace(made(cls, model), records=512))
+        )
+        patch.setitem(measures.__kwdefaults__, "draws", 4)
+        yield
 
 
 @pytest.fixture(scope="session")
