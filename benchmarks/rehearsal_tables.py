@@ -103,8 +103,9 @@ def calibrate(rows: pl.DataFrame, pools: Sequence[str]) -> dict[str, float]:
     some = rows.filter(pl.col("pool").is_in(list(pools)) & (pl.col("epsilon") >= 1))
     both = [(pl.col(name) - pl.col("rehearsed")) ** 2 for name in ("trained", "again")]
     off = (both[0] + both[1]) / 2 - pl.col("noise_variance")
-    by_pool = some.group_by("metric", "pool").agg(off=off.mean())
-    found = by_pool.group_by("metric").agg(pl.col("off").mean().clip(0.0).sqrt()).sort("metric")
+    # Each pool apart: where noise explains more than all of it, nothing is lacking, and that makes up for no other pool.
+    by_pool = some.group_by("metric", "pool").agg(off=off.mean().clip(0.0))
+    found = by_pool.group_by("metric").agg(pl.col("off").mean().sqrt()).sort("metric")
     return dict(found.iter_rows())
 
 

@@ -19,7 +19,9 @@ from ..training.local import Diverged
 from ..training.model import check_extra
 from ..training.settings import Training
 from .folder import Folder
+from .gap import gap_of
 from .goal import RANDOM, Bound, Goal
+from .preference import preferred
 from .space import Space, settings_at
 from .stage import JUDGED
 from .trainings import Scenery, Task, Trainings, performance
@@ -54,6 +56,8 @@ class Tuned(msgspec.Struct, frozen=True, kw_only=True):
         The study, as Optuna and its dashboard name it; empty for memory alone.
     interrupted
         Whether it was stopped before all trials were done.
+    gap
+        How much of what is maximised doubles may lack; see `fedwise.rehearsal.preference`.
     """
 
     settings: Training
@@ -64,11 +68,12 @@ class Tuned(msgspec.Struct, frozen=True, kw_only=True):
     tried: tuple[Tried, ...]
     storage: str = ""
     interrupted: bool = False
+    gap: float = 0.0
 
     @property
     def best(self) -> Tried:
-        """The point that won."""
-        return max(self.tried, key=lambda one: one.value)
+        """The point that won: the best, a network before a logistic regression that is better by the gap at most."""
+        return _won(self.tried, self.settings.model, self.gap)
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
         """Write the best settings as TOML, for ``fedwise train --settings``."""
@@ -93,6 +98,12 @@ class Tuned(msgspec.Struct, frozen=True, kw_only=True):
             lines.append(f"before   {self.baseline:.4f}")
         lines.append(f"trials   {len(self.tried)}" + (" (stopped)" if self.interrupted else ""))
         return "\n".join(lines)
+
+
+def _won(tried: Sequence[Tried], model: str, gap: float) -> Tried:
+    """The point to take; `model` is that of points which leave it open."""
+    models = [str(one.point.get("model", model)) for one in tried]
+    return tried[preferred(models, [one.value for one in tried], gap)]
 
 
 def tune(
@@ -264,7 +275,8 @@ class _Work:
         return self._chosen[size]
 
     def _told(self, *, interrupted: bool) -> Tuned:
-        best = max(self.tried, key=lambda one: one.value)
+        gap = sum(abs(weight) * gap_of(name) for name, weight in self.goal.weights.items())
+        best = _won(self.tried, self.settings.model, gap)
         size = len(self.named[0]) if self.named else self.space.k[0]
         first = self.space.point_of(self.settings, size)
         before = next((one.value for one in self.tried if first is not None and one.point == first), None)
@@ -278,6 +290,7 @@ class _Work:
             tried=tuple(self.tried),
             storage=self.storage,
             interrupted=interrupted,
+            gap=gap,
         )
 
     def _check_limits(self, best: Tried) -> None:
