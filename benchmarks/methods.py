@@ -10,7 +10,7 @@ spend ε = 1 on their answer; their noise is drawn 200 times and the mean is sho
 Settings, federations (seed 11) and noise (seeds from 70) were fixed beforehand. The rule that prefers a network within
 the gap (`fedwise.rehearsal.preference`) was chosen after federation 0 of these tasks had been looked at; 1 and 2 are
 reported. Every training is kept in build/methods as it ends; a run that was stopped goes on. Writes
-docs/results/methods.csv after each task and docs/results/methods.md from it. Needs the census records in ../shared/data.
+docs/results/methods.csv after each task and docs/results/methods.md from it. Needs the records in ../shared/data.
 """
 
 from __future__ import annotations
