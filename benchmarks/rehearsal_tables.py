@@ -103,7 +103,7 @@ def calibrate(rows: pl.DataFrame, pools: Sequence[str]) -> dict[str, float]:
     some = rows.filter(pl.col("pool").is_in(list(pools)) & (pl.col("epsilon") >= 1))
     both = [(pl.col(name) - pl.col("rehearsed")) ** 2 for name in ("trained", "again")]
     off = (both[0] + both[1]) / 2 - pl.col("noise_variance")
-    # Each pool apart: where noise explains more than all of it, nothing lacks, and that makes up for no other pool.
+    # Each pool apart: where noise explains more than all of it nothing is lacking, and that makes up for no other.
     by_pool = some.group_by("metric", "pool").agg(off=off.mean().clip(0.0))
     found = by_pool.group_by("metric").agg(pl.col("off").mean().sqrt()).sort("metric")
     return dict(found.iter_rows())
