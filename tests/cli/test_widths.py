@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,6 @@ from cli.cli_kit import Run
 from conftest import SMALL, make_people
 from fedwise.cli.main import app
 from fedwise.data import synthetic
-from fedwise.explore import Explorer
 
 pytest.importorskip("safetensors", reason="needs the train extra")
 pytest.importorskip("altair", reason="needs the explore extra")
@@ -73,6 +73,18 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+class Stopped:
+    """An explorer that has an address and serves nothing."""
+
+    port, url, session = 51234, "http://127.0.0.1:51234/", SimpleNamespace(label="simulated")
+
+    def __init__(self, pool: fw.Pool, **settings: object) -> None:
+        assert len(pool) == len(CLIENTS)
+
+    def run(self) -> None:
+        """End at once."""
+
+
 @pytest.fixture(scope="module")
 def done_before() -> dict[str, Any]:
     return {}
@@ -80,7 +92,7 @@ def done_before() -> dict[str, Any]:
 
 @pytest.fixture
 def once(monkeypatch: pytest.MonkeyPatch, done_before: dict[str, Any]) -> None:
-    """Long work is done by the first width, few states take part in the demo, and the explorer stops at once."""
+    """Long work is done by the first width, few states take part in the demo, and the explorer serves nothing."""
     for path in LONG_WORK:
         module, _, name = f"fedwise.{path}".rpartition(".")
         real = getattr(importlib.import_module(module), name)
@@ -92,7 +104,7 @@ def once(monkeypatch: pytest.MonkeyPatch, done_before: dict[str, Any]) -> None:
 
         monkeypatch.setattr(f"{module}.{name}", remembered)
     monkeypatch.setattr(synthetic, "states", partial(synthetic.states, names=("DE", "VT", "WY")))
-    monkeypatch.setattr("fedwise.explore.Explorer.run", Explorer.close)
+    monkeypatch.setattr("fedwise.explore.Explorer", Stopped)
 
 
 def lines_of(folder: Path, out: Path) -> dict[str, tuple[object, ...]]:
