@@ -190,12 +190,12 @@ def _ranks_and_levels(title: str, rows: pl.DataFrame) -> list[str]:
         (
             m,
             bound,
-            *(f"{means[m][name]:.2f}" for name in ("rehearsal", "ceiling", "forecast_rho", "rate_rho")),
+            *(f"{means[m][name]:.3f}" for name in ("rehearsal", "ceiling", "forecast_rho", "rate_rho")),
         )
         for m, bound in bounds.items()
     ]
     levels = [
-        (m, f"at most {most:.2f}", f"{means[m]['mae']:.3f}", f"{means[m]['bias']:+.3f}",
+        (m, f"at most {most:.2f}", f"{means[m]['mae']:.4f}", f"{means[m]['bias']:+.3f}",
          f"{means[m]['forecast_mae']:.3f}")
         for m, most in LEVELS.items()
     ]  # fmt: skip
