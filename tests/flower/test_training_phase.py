@@ -247,7 +247,8 @@ def test_private_training_keeps_its_promise_over_restarts(build, model, quick_no
     # The numbers of records that the releases tell, in batches of 64, for two rounds; once for each client.
     told = sorted((round(federation.sizes[name]) for name in federation.clients), reverse=True)
     assert sorted(quick_noise) == [(4.0, 1e-5, 64 / n, 2 * math.ceil(n / 64)) for n in told]
-    assert not {300, 400, 500} & set(told)
+    # One noisy number may be the true one by chance (some percent); all three are not (less than 1 in 10,000).
+    assert set(told) != {300, 400, 500}
     # A third round, after a restart with empty context: every client refuses.
     for context in spy.grid.contexts.values():
         context.state = RecordDict()
