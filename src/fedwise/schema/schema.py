@@ -64,7 +64,8 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         _check_schema(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Schema.parse, (self.to_toml(),)
+        # A function of the module: pickles of other processes name it, where they would copy a method.
+        return _read, (self.to_toml(),)
 
     def __repr__(self) -> str:
         targets = ", ".join(self.names[i] for i in self.targets)
@@ -297,6 +298,11 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         for position, column in enumerate(self.columns):
             codes[position] = encode_column(column, rows)
         return codes
+
+
+def _read(text: str) -> Schema:
+    """The schema of its own text, for pickles."""
+    return Schema.parse(text)
 
 
 def near_miss(name: str, there: Iterable[str]) -> str | None:
