@@ -92,28 +92,31 @@ class Walk(NamedTuple):
 @strict
 def anneal(scorer: Scorer, scratch: Floats, rows: Floats, limits: Limits, walk: Walk, steps: int) -> None:
     """Advance a chain by `steps` proposals, in place."""
-    order, slots, sums, floats, integers = walk.order, walk.slots, walk.sums, walk.floats, walk.integers
+    # Taken out once: an array taken from the tuple inside the loop has its references counted at every proposal.
+    order, slots, base, sums = walk.order, walk.slots, walk.base, walk.sums
+    used, counts, best = walk.used, walk.counts, walk.best
+    floats, integers, words, cooling, level = walk.floats, walk.integers, walk.words, walk.cooling, walk.level
     others = order.size - slots
     for _ in range(steps):
-        a = int(uniform(walk.words) * slots)
-        b = slots + int(uniform(walk.words) * others)
+        a = int(uniform(words) * slots)
+        b = slots + int(uniform(words) * others)
         out, into = order[a], order[b]
-        if allowed(limits, walk.used, walk.counts, out, into):
+        if allowed(limits, used, counts, out, into):
             loss, current = swapped(scorer, scratch, sums, rows[out], rows[into]), floats[CURRENT]
             integers[EVALUATIONS] += 1
-            if loss <= current or uniform(walk.words) < math.exp((current - loss) / floats[TEMPERATURE]):
+            if loss <= current or uniform(words) < math.exp((current - loss) / floats[TEMPERATURE]):
                 order[a], order[b] = into, out
-                exchange(limits, walk.used, walk.counts, out, into)
+                exchange(limits, used, counts, out, into)
                 floats[CURRENT] = loss
                 integers[ACCEPTED] += 1
                 if integers[ACCEPTED] % RESUM == 0:
-                    resum(rows, walk.base, order[:slots], sums)
+                    resum(rows, base, order[:slots], sums)
                 else:
                     move(sums, rows[out], rows[into])
                 if loss < floats[BEST]:
                     floats[BEST] = loss
                     for i in range(slots):  # an assignment of slices takes seconds to compile
-                        walk.best[i] = order[i]
+                        best[i] = order[i]
         integers[STEP] += 1
-        if integers[STEP] % walk.level == 0:
-            floats[TEMPERATURE] *= walk.cooling
+        if integers[STEP] % level == 0:
+            floats[TEMPERATURE] *= cooling

@@ -1,4 +1,8 @@
-"""Decorators that compile a function and keep its type."""
+"""Decorators that compile a function and keep its type.
+
+Parts of a loop are pasted into it (`forceinline`): passing arrays to a compiled function counts references, by atomic
+instructions that cost a tenth of evaluating a swap. It makes compiling no slower.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +21,16 @@ def fast(function: F) -> F:
 
 
 def strict(function: F) -> F:
-    """Compile with the arithmetic as written."""
-    compiled: F = numba.njit(nogil=True, cache=True)(function)
+    """Compile with the arithmetic as written; pasted into compiled callers."""
+    compiled: F = numba.njit(nogil=True, cache=True, forceinline=True)(function)
     return compiled
 
 
 def part(function: F) -> F:
     """Like `fast`, for a part of other compiled functions: never called from Python, on disk only inside them."""
-    compiled: F = numba.njit(fastmath=True, error_model="numpy", nogil=True, no_cpython_wrapper=True)(
-        function
-    )
+    compiled: F = numba.njit(
+        fastmath=True, error_model="numpy", nogil=True, no_cpython_wrapper=True, forceinline=True
+    )(function)
     return compiled
 
 

@@ -83,21 +83,24 @@ def feasible_now(limits: Limits, used: Floats, counts: Ints) -> bool:
     for i in range(limits.bounds.size):
         if used[i] > limits.bounds[i] + 1e-9 * max(1.0, abs(limits.bounds[i])):
             return False
-    return not np.any(counts > limits.caps)
+    kept = True
+    for i in range(limits.caps.size):  # a comparison of arrays would make one at every federation
+        kept = kept and counts[i] <= limits.caps[i]
+    return kept
 
 
 @strict
-def keep_best(values: Floats, items: Ints, losses: Floats, found: Ints) -> None:
+def keep_best(values: Floats, items: Ints, count: int, losses: Floats, found: Ints) -> None:
     """Insert items among the best so far, ascending; of equal losses the first stays ahead.
 
     Parameters
     ----------
-    values, items
-        Shapes (n,) and (n, m): what was evaluated, in order.
+    values, items, count
+        Shapes (n,) and (n, m): what was evaluated, in order; the first `count` of them.
     losses, found
         Shapes (keep,) and (keep, m): the best so far, updated in place.
     """
-    for i in range(values.size):
+    for i in range(count):
         loss = values[i]
         at = losses.size - 1
         if loss >= losses[at]:
@@ -162,8 +165,8 @@ def enumerate_block(
                 subsets[filled, i] = subset[i]
             filled += 1
         if filled == batch or (step == steps - 1 and filled > 0):
-            sum_losses(scorer, scratch, sums[:filled], values[:filled])
-            keep_best(values[:filled], subsets[:filled], losses, found)
+            sum_losses(scorer, scratch, sums, filled, values)
+            keep_best(values, subsets, filled, losses, found)
             evaluations += filled
             filled = 0
     return evaluations

@@ -123,10 +123,12 @@ def _clipped_loss(spec: ClippedSpec, scratch: Floats) -> float:
             scale = spec.table_weights[j] / n
             loss += spec.table_weights[j] * math.log2(n)
         cell, margin = spec.tables[j, 0], spec.tables[j, 2]
-        for i in range(cell, cell + spec.tables[j, 1]):
-            coefficients[i] = scale
-        for i in range(margin, margin + spec.tables[j, 3]):
-            coefficients[i] = -scale
+        # Positions that count from 0 are known to be no negative ones, so that these loops vectorise.
+        cells, margins = coefficients[cell:], coefficients[margin:]
+        for i in range(spec.tables[j, 1]):
+            cells[i] = scale
+        for i in range(spec.tables[j, 3]):
+            margins[i] = -scale
     return loss + _consistent_sum(coefficients[:first_total], values[:first_total])
 
 

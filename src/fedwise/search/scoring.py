@@ -41,12 +41,12 @@ def swapped(scorer: Any, scratch: Floats, sums: Floats, out: Floats, into: Float
     return float(scorer.evaluate((sums - out + into)[None, :])[0])
 
 
-def sum_losses(scorer: Any, scratch: Floats, sums: Floats, losses: Floats) -> None:
-    """Fill `losses` with the loss of each summed row. Shapes (batch, width) and (batch,)."""
-    losses[:] = scorer.evaluate(sums)
+def sum_losses(scorer: Any, scratch: Floats, sums: Floats, count: int, losses: Floats) -> None:
+    """Fill `losses` with the losses of the first `count` summed rows. Shapes (batch, width) and (batch,)."""
+    losses[:count] = scorer.evaluate(sums[:count])
 
 
-@overload(swapped)
+@overload(swapped, jit_options={"forceinline": True})
 def _swapped(scorer: Any, scratch: Any, sums: Any, out: Any, into: Any) -> Any:
     kernel = clipped_swap if scorer.instance_class is ClippedSpec else consistent_swap
 
@@ -56,12 +56,12 @@ def _swapped(scorer: Any, scratch: Any, sums: Any, out: Any, into: Any) -> Any:
     return compiled
 
 
-@overload(sum_losses)
-def _sum_losses(scorer: Any, scratch: Any, sums: Any, losses: Any) -> Any:
+@overload(sum_losses, jit_options={"forceinline": True})
+def _sum_losses(scorer: Any, scratch: Any, sums: Any, count: Any, losses: Any) -> Any:
     kernel = clipped_loss if scorer.instance_class is ClippedSpec else consistent_loss
 
-    def compiled(scorer: Any, scratch: Any, sums: Any, losses: Any) -> None:
-        for i in range(losses.size):
+    def compiled(scorer: Any, scratch: Any, sums: Any, count: Any, losses: Any) -> None:
+        for i in range(count):
             losses[i] = kernel(scorer, scratch, sums[i])
 
     return compiled
