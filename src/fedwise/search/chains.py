@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from .compiled import strict
 from .constraints import Limits, allowed, exchange
-from .kernels import move, resum
-from .scoring import Scorer, swapped
+from .kernels import move, resum, swap_loss
+from .scoring import Scorer
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -102,7 +102,7 @@ def anneal(scorer: Scorer, scratch: Floats, rows: Floats, limits: Limits, walk: 
         b = slots + int(uniform(words) * others)
         out, into = order[a], order[b]
         if allowed(limits, used, counts, out, into):
-            loss, current = swapped(scorer, scratch, sums, rows[out], rows[into]), floats[CURRENT]
+            loss, current = swap_loss(scorer, scratch, sums, rows[out], rows[into]), floats[CURRENT]
             integers[EVALUATIONS] += 1
             if loss <= current or uniform(words) < math.exp((current - loss) / floats[TEMPERATURE]):
                 order[a], order[b] = into, out

@@ -164,20 +164,20 @@ def clipped_loss(spec: ClippedSpec, scratch: Floats, sums: Floats) -> float:
     return _clipped_loss(spec, scratch)
 
 
-def swap_loss(spec: Spec | ClippedSpec, scratch: Floats, sums: Floats, out: Floats, into: Floats) -> float:
+def swap_loss(scorer: Any, scratch: Floats, sums: Floats, out: Floats, into: Floats) -> float:
     """Loss after the client with row `out` leaves and the one with row `into` joins. Writes nothing.
 
-    For compiled loops; from Python use `Problem.swapped`.
+    Compiled, the kernel of the specification's type; in Python the objective's own `evaluate` (`scoring.PythonScorer`).
     """
-    raise TypeError("swap_loss must be called from a compiled loop; use Problem.swapped")
+    return float(scorer.evaluate((sums - out + into)[None, :])[0])
 
 
-@overload(swap_loss)
-def _swap_loss(spec: Any, scratch: Any, sums: Any, out: Any, into: Any) -> Any:
-    kernel = clipped_swap if spec.instance_class is ClippedSpec else consistent_swap
+@overload(swap_loss, jit_options={"forceinline": True})
+def _swap_loss(scorer: Any, scratch: Any, sums: Any, out: Any, into: Any) -> Any:
+    kernel = clipped_swap if scorer.instance_class is ClippedSpec else consistent_swap
 
-    def compiled(spec: Any, scratch: Any, sums: Any, out: Any, into: Any) -> Any:
-        return kernel(spec, scratch, sums, out, into)
+    def compiled(scorer: Any, scratch: Any, sums: Any, out: Any, into: Any) -> Any:
+        return kernel(scorer, scratch, sums, out, into)
 
     return compiled
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from numba.extending import overload
 
-from .kernels import ClippedSpec, clipped_loss, clipped_swap, consistent_loss, consistent_swap
+from .kernels import ClippedSpec, clipped_loss, consistent_loss
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -36,24 +36,9 @@ class PythonScorer:
         self.evaluate = evaluate
 
 
-def swapped(scorer: Any, scratch: Floats, sums: Floats, out: Floats, into: Floats) -> float:
-    """Loss after the client with row `out` leaves the sum and the one with row `into` joins."""
-    return float(scorer.evaluate((sums - out + into)[None, :])[0])
-
-
 def sum_losses(scorer: Any, scratch: Floats, sums: Floats, count: int, losses: Floats) -> None:
     """Fill `losses` with the losses of the first `count` summed rows. Shapes (batch, width) and (batch,)."""
     losses[:count] = scorer.evaluate(sums[:count])
-
-
-@overload(swapped, jit_options={"forceinline": True})
-def _swapped(scorer: Any, scratch: Any, sums: Any, out: Any, into: Any) -> Any:
-    kernel = clipped_swap if scorer.instance_class is ClippedSpec else consistent_swap
-
-    def compiled(scorer: Any, scratch: Any, sums: Any, out: Any, into: Any) -> Any:
-        return kernel(scorer, scratch, sums, out, into)
-
-    return compiled
 
 
 @overload(sum_losses, jit_options={"forceinline": True})
