@@ -160,40 +160,23 @@ def _backward(
 
 
 @_compile
-def gradient(
-    theta: Floats32,
-    sizes: Ints,
-    offsets: Ints,
-    hot: npt.NDArray[np.int32],
-    dense: Floats32,
-    dense_at: Ints,
-    y: Floats32,
-    weight: Floats32,
-    rows: Ints,
-    acts: Floats32,
-    deltas: Floats32,
-    flipped: Floats32,
-    grad: Floats32,
-) -> float:
-    """Gradient of the mean weighted log loss of `rows` into `grad`; returns the sum of losses.
+def _log_slopes(scores: Floats32, y: Floats32, weight: Floats32, rows: Ints, slopes: Floats32) -> float:
+    """Loss and its derivative by the score for two classes.
 
     loss(z, y) = max(z, 0) − z·y + log(1 + e^−|z|) and its derivative is sigmoid(z) − y.
     """
-    _forward(theta, sizes, offsets, hot, dense, dense_at, rows, acts)
-    last = sizes.shape[0] - 2
     count = rows.shape[0]
     share = np.float32(1.0) / np.float32(count)
     total = 0.0
     for r in range(count):
-        z, label = acts[last, r, 0], y[rows[r]]
+        z, label = scores[r, 0], y[rows[r]]
         e = np.exp(-abs(z))
         p = np.float32(1.0) / (np.float32(1.0) + e)
         if z < 0:
             p = np.float32(1.0) - p
         w = weight[rows[r]] if weight.shape[0] else np.float32(1.0)
         total += w * (max(z, np.float32(0.0)) - z * label + math.log1p(e))
-        deltas[last, r, 0] = (p - label) * w * share
-    _backward(theta, sizes, offsets, hot, dense, dense_at, rows, acts, deltas, flipped, grad)
+        slopes[r, 0] = (p - label) * w * share
     return total
 
 
@@ -231,7 +214,7 @@ def _score_slopes(
 
 
 @_compile
-def task_gradient(
+def gradient(
     theta: Floats32,
     sizes: Ints,
     offsets: Ints,
@@ -245,18 +228,19 @@ def task_gradient(
     deltas: Floats32,
     flipped: Floats32,
     grad: Floats32,
-    kind: int,
+    kind: int = 0,
 ) -> float:
-    """As `gradient`, for two classes (`kind` 0), more (1), or a number (2)."""
-    if kind == 0:
-        found: float = gradient(
-            theta, sizes, offsets, hot, dense, dense_at, y, weight, rows, acts, deltas, flipped, grad
-        )
-        return found
+    """Gradient of the mean weighted loss of `rows` into `grad`; returns the sum of losses.
+
+    For two classes (`kind` 0), more (1), or a number (2).
+    """
     _forward(theta, sizes, offsets, hot, dense, dense_at, rows, acts)
     last = sizes.shape[0] - 2
-    classes = sizes[last + 1] if kind == 1 else 0
-    total: float = _score_slopes(acts[last], y, weight, rows, classes, deltas[last])
+    if kind == 0:
+        total: float = _log_slopes(acts[last], y, weight, rows, deltas[last])
+    else:
+        classes = sizes[last + 1] if kind == 1 else 0
+        total = _score_slopes(acts[last], y, weight, rows, classes, deltas[last])
     _backward(theta, sizes, offsets, hot, dense, dense_at, rows, acts, deltas, flipped, grad)
     return total
 
@@ -311,7 +295,7 @@ def train(
     one = np.float32(1.0)
     for start in range(0, order.shape[0], batch):
         rows = order[start : start + batch]
-        seen = task_gradient(
+        seen = gradient(
             theta, sizes, offsets, hot, dense, dense_at, y, weight, rows, acts, deltas, flipped, grad, kind
         )  # fmt: skip
         total += seen
