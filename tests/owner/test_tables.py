@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import sys
 from itertools import combinations
 
 import msgspec
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 import fedwise as fw
 from conftest import make_people
 from fedwise.errors import DataError
+from fedwise.owner import tables
 from fedwise.owner.tables import count, count_few, count_many
 from fedwise.schema.layout import Layout
 
@@ -166,3 +168,20 @@ levels = [1, 2]
 role = "target"
 rule = "INCOME > 50000"
 """
+
+
+def test_numpy_counts_the_first_pairs_of_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Loading the compiled way pays for a process that counts a lot, not for a command that counts one file.
+    layout = Layout(("a", "b"), (2, 2), ((0, 1),))
+    codes = np.zeros((2, 60), dtype=np.int16)
+    ways: list[str] = []
+    monkeypatch.setattr(tables, "count_few", lambda *_: ways.append("numpy"))
+    monkeypatch.setattr(tables, "count_many", lambda *_: ways.append("compiled"))
+    monkeypatch.setattr(tables._Numpy, "pairs_left", 100)
+    monkeypatch.delitem(sys.modules, "fedwise.owner.counting", raising=False)
+    for _ in range(2):
+        count(codes, layout)
+    assert ways == ["numpy", "compiled"]
+    monkeypatch.setitem(sys.modules, "fedwise.owner.counting", tables)
+    count(codes[:, :1], layout)
+    assert ways[-1] == "compiled"

@@ -15,8 +15,11 @@ import numpy.typing as npt
 from ..errors import DataError
 from ..schema.layout import Layout
 
-#: Pairs of codes up to which numpy counts, unless the compiled way is loaded: loading it takes longer than all of that.
-_FEW = 4_000_000
+
+class _Numpy:
+    """What numpy counts in this process before the compiled way is loaded, which takes longer than all of that."""
+
+    pairs_left = 4_000_000
 
 
 class Tables:
@@ -66,8 +69,11 @@ def count(codes: npt.NDArray[np.int16], layout: Layout) -> Tables:
         too_high = codes.max(axis=1) >= np.asarray(layout.sizes)
         if codes.dtype.kind not in "iu" or too_high.any() or codes.min() < 0:
             raise DataError("codes must lie inside their variable's domain; use Schema.encode")
-    few = codes.shape[1] * layout.tables <= _FEW and f"{__package__}.counting" not in sys.modules
-    return Tables(layout, count_few(codes, layout) if few else count_many(codes, layout))
+    pairs = codes.shape[1] * layout.tables
+    if pairs > _Numpy.pairs_left or f"{__package__}.counting" in sys.modules:
+        return Tables(layout, count_many(codes, layout))
+    _Numpy.pairs_left -= pairs
+    return Tables(layout, count_few(codes, layout))
 
 
 def count_many(codes: npt.NDArray[np.int16], layout: Layout) -> npt.NDArray[np.int64]:
