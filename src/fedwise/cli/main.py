@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 from pathlib import Path
 from typing import Any
 
 import typer
 import typer.main
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from .. import __version__
 from ..errors import FedwiseError
@@ -51,6 +52,18 @@ class Commands(TyperGroup):
         super().__init__(**settings)
         self.commands = _Loaded()
 
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names, in the order a project uses them."""
+        return list(COMMANDS)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """The page of all commands needs their first lines only: making their options takes longer than the rest."""
+        whole, self.commands = self.commands, {name: _headline(name) for name in COMMANDS}
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self.commands = whole
+
 
 class _Loaded(dict[str, Any]):
     """Commands by name, in order."""
@@ -75,6 +88,13 @@ class _Loaded(dict[str, Any]):
     def values(self) -> Any:
         """All commands."""
         return [self[name] for name in self]
+
+
+def _headline(name: str) -> TyperCommand:
+    """A command without its options."""
+    module = importlib.import_module(f"fedwise.cli.{name}")
+    text = module.app.info.help if hasattr(module, "app") else inspect.getdoc(getattr(module, name))
+    return TyperCommand(name, help=text)
 
 
 def _load(name: str) -> Any:
