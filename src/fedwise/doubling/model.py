@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FedwiseError
-from ..objective.information import information
+from ..objective.tree import Branch, strongest_tree
 from ..schema.layout import Layout
 from . import kernels
 
@@ -185,17 +185,10 @@ def _state(rng: np.random.Generator) -> npt.NDArray[np.uint64]:
     return rng.integers(1, 2**63, size=1, dtype=np.uint64)
 
 
-#: A variable, the one it hangs on (none for a first one), and their table with that one in its rows.
-Branch = tuple[int, int | None, Floats]
-
-
 def _tree(grid: Grid, shares: Floats) -> tuple[Floats, Sequence[Branch]]:
     """Factors of the tree of strongest pairs, from which learning starts, and the tree in drawing order."""
     layout = grid.layout
     factors = np.ones(2 * layout.cells)
-    tables = zip(layout.pairs, _tables(layout, shares), strict=True)
-    edges = [(information(table), x, y, table) for (x, y), table in tables]
-    edges.sort(key=lambda edge: -edge[0])
     degree = np.zeros(len(layout.sizes), np.int64)
     for x, y in layout.pairs:
         degree[[x, y]] += 1
@@ -204,29 +197,20 @@ def _tree(grid: Grid, shares: Floats) -> tuple[Floats, Sequence[Branch]]:
         raise FedwiseError(
             f"doubles need a table with every variable, got none with '{lone}'; ask for more pairs"
         )
-    for _, x, y, table in edges:
+    for (x, y), table in zip(layout.pairs, _tables(layout, shares), strict=True):
         # Each variable's own shares, spread over the tables it is in.
         rows, columns = table.sum(axis=1) + _FLOOR, table.sum(axis=0) + _FLOOR
         given_x, given_y = int(grid.place[y, x]), int(grid.place[x, y])
         factors[given_x : given_x + table.size] = np.tile(columns ** (1 / degree[y]), table.shape[0])
         factors[given_y : given_y + table.size] = np.tile(rows ** (1 / degree[x]), table.shape[1])
-    order: list[Branch] = []
-    reached: set[int] = set()
-    while len(reached) < len(layout.sizes):
-        found = next((e for e in edges if (e[1] in reached) != (e[2] in reached)), None)
-        if found is None:
-            # The first tree, or another one where no table joins the two.
-            _, x, _, table = next(e for e in edges if e[1] not in reached)
-            order.append((x, None, table.T))
-            reached.add(x)
+    order = strongest_tree(layout, shares)
+    for child, parent, table in order:
+        if parent is None:
             continue
-        _, x, y, table = found
         lift = (table + _FLOOR) / np.outer(table.sum(axis=1) + _FLOOR, table.sum(axis=0) + _FLOOR)
-        given_x, given_y = int(grid.place[y, x]), int(grid.place[x, y])
-        factors[given_x : given_x + table.size] *= lift.ravel()
-        factors[given_y : given_y + table.size] *= lift.T.ravel()
-        order.append((y, x, table) if x in reached else (x, y, table.T))
-        reached |= {x, y}
+        down, up = int(grid.place[child, parent]), int(grid.place[parent, child])
+        factors[down : down + table.size] *= lift.ravel()
+        factors[up : up + table.size] *= lift.T.ravel()
     return np.clip(factors, 1e-6, 1e6), order
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FedwiseError
-from ..objective.information import information
+from ..objective.tree import strongest_tree
 from ..schema.layout import Layout
 
 Floats = npt.NDArray[np.float64]
@@ -80,7 +80,10 @@ def draw(layout: Layout, shares: Floats, variables: Sequence[int], *, records: i
     wanted = set(variables)
     kept = [j for j, (x, y) in enumerate(layout.pairs) if x in wanted and y in wanted]
     codes = np.zeros((len(layout.sizes), records), np.int16)
-    for child, parent, table in _tree(layout, shares, variables, kept):
+    tree = strongest_tree(layout, shares, variables=variables, root=variables[0])
+    if len(tree) < len(variables) or any(parent is None for _, parent, _ in tree[1:]):
+        raise FedwiseError("forecast needs tables that connect all variables; ask for more pairs in the plan")
+    for child, parent, table in tree:
         if parent is None:
             codes[child] = _spread(np.cumsum(table.sum(axis=0)), records, rng)
             continue
@@ -110,37 +113,6 @@ def _spread(cumulative: Floats, records: int, rng: np.random.Generator) -> npt.N
     """Levels in the given shares, evenly spread (stratified) and shuffled."""
     ticks = (rng.permutation(records) + rng.random(records)) / records
     return np.minimum(np.searchsorted(cumulative, ticks), len(cumulative) - 1)
-
-
-def _tree(
-    layout: Layout, shares: Floats, variables: Sequence[int], kept: list[int]
-) -> list[tuple[int, int | None, Floats]]:
-    """Spanning tree of most mutual information: (child, parent, table of parent × child) in drawing order."""
-    edges: list[tuple[float, int, int, Floats]] = []
-    for j in kept:
-        x, y = layout.pairs[j]
-        table = shares[layout.slice(j)].reshape(layout.shapes[j])
-        edges.append((information(table), x, y, table))
-    edges.sort(key=lambda edge: -edge[0])
-    root = variables[0]
-    order: list[tuple[int, int | None, Floats]] = []
-    reached: set[int] = set()
-    for _, x, y, table in edges:
-        if root in (x, y):
-            order.append((root, None, table if y == root else table.T))
-            reached.add(root)
-            break
-    while len(reached) < len(variables):
-        for _, x, y, table in edges:
-            if (x in reached) != (y in reached):
-                order.append((y, x, table) if x in reached else (x, y, table.T))
-                reached |= {x, y}
-                break
-        else:
-            raise FedwiseError(
-                "forecast needs tables that connect all variables; ask for more pairs in the plan"
-            )
-    return order
 
 
 @numba.njit(cache=True, nogil=True)
