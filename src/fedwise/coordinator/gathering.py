@@ -99,17 +99,19 @@ def _ask_again(
     return made._replace(pool=Pool.of(releases, accept_flagged=accept_flagged), releases=releases)
 
 
-def keep_releases(releases: Sequence[Release], folder: str | Path) -> None:
-    """Write the releases a coordinator holds to a folder that `fedwise select` reads."""
+def keep_releases(releases: Sequence[Release], folder: str | Path) -> list[Path]:
+    """Write the releases a coordinator holds to a folder that `fedwise select` reads; the files written."""
 
-    def keep(found: Release) -> None:
+    def keep(found: Release) -> Path:
         edition = "" if found.plan.number == 1 else f".edition-{found.plan.number}"
         stage = "" if found.number == 1 else f".stage{found.number}"
-        found.save(Path(folder) / f"{found.client}{edition}{stage}{SUFFIX}", force=True)
+        path = Path(folder) / f"{found.client}{edition}{stage}{SUFFIX}"
+        found.save(path, force=True)
+        return path
 
     # Each file waits until it is on the disk, and the disk takes several at a time as fast as one.
     with ThreadPoolExecutor(_WRITERS) as writers:
-        list(writers.map(keep, releases))
+        return list(writers.map(keep, releases))
 
 
 def pooled(found: Sorted, *, least: int, accept_flagged: bool, log: logging.Logger) -> Gathered:
