@@ -20,15 +20,15 @@ from trainer import Trainer
 ROUNDS, K = 2, 3
 
 
-def make_job(owners: Path, output: Path, **options) -> tuple[FedJob, list[str]]:
+def make_job(owners: Path, output: Path, plan: fw.Plan | None = None, **options) -> tuple[FedJob, list[str]]:
     """The job, and its sites."""
     sites = sorted(home.name for home in owners.iterdir())
     schema = fw.Schema.load(owners / sites[0] / "schema.toml")
     inputs = sum(column.size for column in schema.columns[:-1])
     job = FedJob(name="hospitals", min_clients=1)
     controller = SelectedFedAvg(
-        plan=fw.plan(schema, epsilon=1.0).encode().decode(), k=K, expected=len(sites), output=str(output),
-        num_rounds=ROUNDS, model={"w": [0.0] * inputs}, persistor_id="",
+        plan=(plan or fw.plan(schema, epsilon=1.0)).encode().decode(), k=K, expected=len(sites),
+        output=str(output), num_rounds=ROUNDS, model={"w": [0.0] * inputs}, persistor_id="",
         **{"release_timeout": 120.0, "grace": 60.0, "round_timeout": 60, **options},
     )  # fmt: skip
     job.to_server(controller)

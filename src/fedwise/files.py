@@ -171,6 +171,15 @@ def linked(temporary: str, path: Path) -> bool:
     return True
 
 
+def sync(path: str | Path) -> None:
+    """Wait until a file, or on POSIX the names in a folder, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def discard(path: str | Path) -> None:
     """Remove a temporary file, if that can be done: the error that led here is the one to tell."""
     with suppress(OSError):

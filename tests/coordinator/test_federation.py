@@ -17,6 +17,7 @@ from fedwise.coordinator.inquiry import Waiting
 from fedwise.coordinator.local import LocalChannel, answering
 from fedwise.errors import FedwiseError, PoolError
 from fedwise.pool.drift import drift
+from fedwise.training.records import Record
 from owners import make_node
 
 QUICK = {"evidence": "none"}
@@ -67,6 +68,22 @@ def test_the_choice_is_that_of_the_files(tmp_path, channel, plan):
     assert federation.selection.clients == files.clients
     assert federation.selection.loss == files.loss
     assert federation.members == {name: name for name in sorted(files.clients)}
+
+
+def test_a_second_run_replaces_the_first_on_purpose_only(tmp_path, channel, plan, caplog):
+    """Releases and metrics that an earlier run left must not be read as part of this one."""
+    first = form(channel, plan)
+    first.save(tmp_path / "run", metrics=[Record(1, "all", "", "accuracy", "", 0.5)])
+    channel.offline.add("fir")
+    second = form(channel, plan)
+    with pytest.raises(FedwiseError, match="exists"):
+        second.save(tmp_path / "run")
+    assert len(fw.Pool.load(tmp_path / "run/releases")) == 6
+    with caplog.at_level(logging.INFO, logger="fedwise"):
+        second.save(tmp_path / "run", force=True)
+    assert f"fedwise report {tmp_path / 'run'}" in caplog.text
+    assert "fir" not in fw.Pool.load(tmp_path / "run/releases").clients
+    assert not (tmp_path / "run/metrics.parquet").exists()
 
 
 def test_a_substitute_is_the_best_other_client_and_nobody_is_asked(tmp_path, channel, plan):

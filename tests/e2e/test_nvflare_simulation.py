@@ -53,6 +53,22 @@ def test_six_sites_three_chosen(tmp_path):
         assert len(fw.Ledger(tmp_path / "owners" / site / "budget.db").history()) == 1
 
 
+def test_a_plan_in_stages_asks_the_shortlist_again(tmp_path):
+    for i, site in enumerate(SITES):
+        make_node(tmp_path / "owners", site, rows=600, seed=i)
+    text = simulate(ROOT / "tests/nvflare/staged.py", tmp_path)
+    saved = json.loads((tmp_path / "run/federation.json").read_text())
+    pool = fw.Pool.load(tmp_path / "run/releases")
+    files = fw.select(pool, 3)
+    assert saved["clients"] == sorted(files.clients)
+    assert saved["absent"] == saved["changes"] == []
+    assert sorted(pool.epsilons.tolist()) == [0.1] * 2 + [1.0] * 4
+    for site, epsilon in zip(pool.clients, pool.epsilons.tolist(), strict=True):
+        charges = fw.Ledger(tmp_path / "owners" / site / "budget.db").history()
+        assert [charge.epsilon for charge in charges] == ([0.1, 1.0] if epsilon == 1.0 else [0.1])
+    assert [set(names) for names in told_to_train(text)] == [set(files.clients)] * 2
+
+
 def test_refusal_empty_budget_and_a_dead_site_end_well(tmp_path, small_schema):
     policies = {"site-5": {"max_epsilon": 0.1, "name_refusals": True}, "site-6": {"name_refusals": True}}
     for i, site in enumerate(SITES):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import sqlite3
+import stat
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -232,3 +235,45 @@ def test_only_real_private_releases_take_a_ledger(tmp_path: Path, small_schema: 
         with pytest.raises(ReleaseError, match="ledger must not be given"):
             fw.release(plan, people, client="c", ledger=ledger, **extra)
     assert ledger.history() == []
+
+
+def test_a_new_ledger_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is made without a journal, so it must be whole on the disk before anybody can open it."""
+    steps: list[str] = []
+    sync, link = os.fsync, os.link
+
+    def fsync(descriptor: int) -> None:
+        steps.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
+        sync(descriptor)
+
+    def named(source: str, target: Path) -> None:
+        steps.append("name")
+        with closing(sqlite3.connect(source)) as db:
+            assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        link(source, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "link", named)
+    Ledger(tmp_path / "l.db", 1.0)
+    assert steps == ["file", "name", "folder"]
+    assert [file.name for file in tmp_path.iterdir()] == ["l.db"]
+
+
+def test_charges_wait_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Creation may do without; a charge must not."""
+    ledger = Ledger(tmp_path / "l.db", 1.0)
+    seen = []
+    connect = Ledger._connect
+
+    def spied(self: Ledger) -> sqlite3.Connection:
+        db = connect(self)
+        seen.append(
+            tuple(db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous"))
+        )
+        return db
+
+    monkeypatch.setattr(Ledger, "_connect", spied)
+    charge(ledger, 0.1)
+    assert seen == [("wal", 2)]

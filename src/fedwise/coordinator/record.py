@@ -20,6 +20,7 @@ import msgspec
 
 from .. import __version__
 from ..files import refuse_existing, write_new
+from ..owner.release import SUFFIX
 from ..training.records import Record, to_parquet
 from .gathering import keep_releases
 
@@ -53,6 +54,8 @@ def save_federation(
 ) -> Path:
     """Write a run directory; `federation.json` last, so that one without it is not whole."""
     refuse_existing(directory / FILE, force=force)
+    if (directory / FILE).exists():
+        _clear(directory)
     keep_releases(federation.releases, directory / "releases")
     plan = federation.pool.plan
     parts = {
@@ -76,4 +79,15 @@ def save_federation(
     parts[FILE] = msgspec.json.format(msgspec.json.encode(history), indent=2) + b"\n"
     for name, data in parts.items():
         write_new(directory / name, data, force=True)
+    federation.waiting.log.info("fedwise: saved; read it with: fedwise report %s", directory.resolve())
     return directory
+
+
+def _clear(directory: Path) -> None:
+    """Take away what an earlier run left and this one may not replace: it would be read as part of this one."""
+    for old in (
+        directory / FILE,
+        directory / "metrics.parquet",
+        *(directory / "releases").glob(f"*{SUFFIX}"),
+    ):
+        old.unlink(missing_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -28,11 +29,7 @@ def summarise(selection: Any, pool: Pool) -> list[tuple[int, str]]:
         return lines  # a function of the user's chose, and says no more
     spread = "" if selection.std_error is None else f" ± {selection.std_error:.2g}"
     lines.append((logging.INFO, f"loss {selection.loss:.4f}{spread}; {_stability(selection)}"))
-    plan = pool.plan
-    spent = "nothing is promised" if not plan.private else f"epsilon {plan.epsilon:g} at delta {plan.delta:g}"
-    lines.append(
-        (logging.INFO, f"spent by each of {len(pool)} clients: {spent}; edition {plan.number}; {pool.label}")
-    )
+    lines.append((logging.INFO, f"{_spent(pool)}; edition {pool.plan.number}; {pool.label}"))
     lines += [(logging.INFO, note) for note in selection.alerts if not note.startswith("release of ")]
     lines += _quality(selection, pool)
     reason = within_noise(selection, pool)
@@ -75,6 +72,18 @@ def _usual_loss(selection: Selection, pool: Pool) -> float:
         for _ in range(RANDOM)
     ]
     return float(np.median(found))
+
+
+def _spent(pool: Pool) -> str:
+    """What the clients spent: one figure, or after stages and smaller answers each with its number of clients."""
+    if not pool.private:
+        return f"spent by each of {len(pool)} clients: nothing is promised"
+    amounts = Counter(np.round(pool.epsilons, 9).tolist())
+    if len(amounts) == 1:
+        (epsilon,) = amounts
+        return f"spent by each of {len(pool)} clients: epsilon {epsilon:g} at delta {pool.plan.delta:g}"
+    each = ", ".join(f"{epsilon:g} by {number}" for epsilon, number in sorted(amounts.items()))
+    return f"spent by {len(pool)} clients at delta {pool.plan.delta:g}: epsilon {each}"
 
 
 def _stability(selection: Selection) -> str:

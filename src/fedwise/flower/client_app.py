@@ -13,8 +13,10 @@ from flwr.app import ConfigRecord, Context, Message
 from flwr.clientapp import ClientApp
 
 from ..errors import FedwiseError
+from ..owner.policies import Policies
 from ..owner.policy import Policy
 from ..owner.replies import records, reply_to
+from ..planning import Plan
 from ..schema.frame import FrameLike
 from ..schema.schema import Schema
 from . import wire
@@ -103,19 +105,24 @@ class Releaser:
 
     def __call__(self, message: Message, context: Context) -> Message:
         """A release, or a refusal from a fixed list."""
+        found: list[Policies] = []
+
+        def terms(plan: Plan) -> Policy:
+            found.append(find_policies(self.policy, context))
+            return found[-1].for_plan(plan)
+
         made = reply_to(
             wire.unwrap(message),
-            lambda plan: find_policies(self.policy, context).for_plan(plan),
+            terms,
             lambda policy: find_data(self.data, policy, context),
             log=_LOG,
         )
         if made.release is not None:
-            terms = find_policies(self.policy, context)
             context.state[STATE] = ConfigRecord(
                 {
                     "plan": made.release.plan_digest,
                     "records": records(made.release),
-                    "policy": terms.name_like(made.policy),
+                    "policy": found[-1].name_like(made.policy),
                 }
             )
         return Message(wire.carry(made.content), reply_to=message)

@@ -25,6 +25,8 @@ from .simulation import in_process
 _SERVER = 1
 _RUN = 1
 _RAISED = 2
+#: Nodes that answer at the same time for each core: while one waits for the disk, another computes.
+_NODES_PER_CORE = 3
 
 
 class _Sent(NamedTuple):
@@ -104,9 +106,9 @@ class InProcessGrid(Grid):  # type: ignore[misc]  # flwr is not typed for us
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Deliver, run the handler, keep the reply.
 
-        Nodes with a policy of their own answer plans at the same time, as many as there are cores: the sampler of
-        noise takes most of the time and leaves the interpreter free. Nodes that share a policy, and every other
-        message, are handled one after the other.
+        Nodes with a policy of their own answer plans at the same time, a few for each core: most of the time goes
+        to the sampler of noise, which leaves the interpreter free, and to waiting for the disk. Nodes that share a
+        policy, and every other message, are handled one after the other.
         """
         sent: list[_Sent] = []
         for message in messages:
@@ -116,7 +118,7 @@ class InProcessGrid(Grid):  # type: ignore[misc]  # flwr is not typed for us
         taken = [each for each in sent if each.node not in away and each.node in self.contexts]
         queues = self._queues(taken)
         if len(queues) > 1:
-            with ThreadPoolExecutor(min(cores(), len(queues))) as crowd:
+            with ThreadPoolExecutor(min(_NODES_PER_CORE * cores(), len(queues))) as crowd:
                 runs = [crowd.submit(copy_context().run, self._handle_all, queue) for queue in queues]
                 done = {number: reply for run in runs for number, reply in run.result().items()}
         else:

@@ -8,6 +8,7 @@ A record adds 1 to one cell of each of M tables. With precision shares q_j (Σ q
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,6 +41,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     return float(gaussian_curve(mu, np.asarray(epsilon, dtype=np.float64))) if mu > 0 else 0.0
 
 
+@lru_cache(maxsize=256)
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """Smallest ε ≥ 0 with δ(ε) ≤ `delta` for a μ-Gaussian-DP release; infinite for infinite μ."""
     if math.isinf(mu):
@@ -53,6 +55,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     return _nudge(root, lambda e: gaussian_delta(mu, e) <= delta, up=True)
 
 
+@lru_cache(maxsize=256)
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Largest μ whose Gaussian mechanism keeps (`epsilon`, `delta`): the inverse of `gaussian_epsilon`.
 
