@@ -410,28 +410,9 @@ def plan(
         The promise or the request is out of bounds.
     """
     weights = weights or Weights()
-    joint = joint or schema.columns[-1].role == Role.JOINT
-    schema = without_joint(schema)
-    if not (schema.features or schema.sensitive):
-        # A label alone: its table with a column of one level is the count of each class.
-        counted = Column(LABEL_ALONE, Role.FEATURE, cross=(), model="drop")
-        schema = msgspec.structs.replace(schema, columns=(*schema.columns, counted))
-    everything = Layout(schema.names, schema.sizes, tuple(combinations(range(len(schema.columns)), 2)))
-    used = np.flatnonzero(pair_weights(schema, everything, weights))
-    pairs = tuple(everything.pairs[j] for j in used)
-    if not pairs:
-        raise PlanError("plan must ask for at least one table; the schema has no pair with a weight above 0")
-    layout = Layout(schema.names, schema.sizes, pairs)
-    if layout.cells > MAX_CELLS:
-        raise PlanError(f"plan must ask for at most {MAX_CELLS} cells, got {layout.cells}; use fewer levels")
-    cut = shares(schema, layout, weights, allocation)
-    if joint:
-        schema = with_joint(schema)
-        layout, cut = joined(schema, layout, cut)
-        if layout.cells > MAX_CELLS:
-            raise PlanError(
-                f"plan must ask for at most {MAX_CELLS} cells, got {layout.cells}; leave out joint"
-            )
+    schema, layout, cut = _asked(
+        schema, weights, allocation, joint=joint or schema.columns[-1].role == Role.JOINT
+    )
     made: tuple[Stage, ...] = ()
     if stages is None:
         sigmas, mu = calibrate(epsilon, delta, cut, calibration=calibration)
@@ -457,3 +438,27 @@ def plan(
         stages=made or msgspec.UNSET,
     )
     return unsigned.at_edition(edition)
+
+
+def _asked(
+    schema: Schema, weights: Weights, allocation: Allocation | str, *, joint: bool
+) -> tuple[Schema, Layout, npt.NDArray[np.float64]]:
+    """The schema as it is asked, its tables, and the share of the precision that each gets."""
+    schema = without_joint(schema)
+    if not (schema.features or schema.sensitive):
+        # A label alone: its table with a column of one level is the count of each class.
+        counted = Column(LABEL_ALONE, Role.FEATURE, cross=(), model="drop")
+        schema = msgspec.structs.replace(schema, columns=(*schema.columns, counted))
+    everything = Layout(schema.names, schema.sizes, tuple(combinations(range(len(schema.columns)), 2)))
+    used = np.flatnonzero(pair_weights(schema, everything, weights))
+    pairs = tuple(everything.pairs[j] for j in used)
+    if not pairs:
+        raise PlanError("plan must ask for at least one table; the schema has no pair with a weight above 0")
+    layout = Layout(schema.names, schema.sizes, pairs)
+    cut = shares(schema, layout, weights, allocation)
+    if joint:
+        schema = with_joint(schema)
+        layout, cut = joined(schema, layout, cut)
+    if layout.cells > MAX_CELLS:
+        raise PlanError(f"plan must ask for at most {MAX_CELLS} cells, got {layout.cells}; use fewer levels")
+    return schema, layout, cut
