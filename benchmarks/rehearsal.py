@@ -1,11 +1,12 @@
 """Benchmark of rehearsals: what training on doubles says of federations, beside what training on their rows gives.
 
     python benchmarks/rehearsal.py [--pools income2018 ...] [--sizes 5 10] [--eps inf 1 0.3 0.1] [--number 40]
-                                   [--stages 2] [--out DIR] [--quick] [--tables]
+                                   [--stages 3] [--kinds forecast rehearsal joint] [--out DIR] [--quick] [--tables]
 
 Random federations are trained twice on rows (two seeds: the ceiling is what one says of the other), rehearsed from
-releases with simulated noise, and forecast. Clients train on at most 3,000 rows each; tables come from all their
-training rows; models are tested on held-out rows of all clients. Parts are written as they finish, so a run that was
+releases with simulated noise, and forecast: *rehearsal* and *forecast* from a plan of pairs, *joint* from one that asks
+for each feature with groups and classes at once, at the same ε. Clients have at most 20,000 rows; tables count the rows
+that train; models are tested on held-out rows of all clients. Parts are written as they finish, so a run that was
 stopped goes on where it was, and several runs may fill one folder. `--tables` only prints the tables of what there is
 and writes docs/results/rehearsal.md.
 
@@ -26,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 import rehearsal_tables
-from rehearsal_pools import AREAS, CALIBRATED, DATA, ROWS, STATES, Real, Trained, federations, load, settings
+from rehearsal_pools import AREAS, CALIBRATED, DATA, STATES, Real, Trained, federations, load, settings
 
 from fedwise.estimation import estimate
 from fedwise.forecasting import ALL, Forecaster, Settings
@@ -34,6 +35,8 @@ from fedwise.pool.pool import Pool
 from fedwise.rehearsal.workflow import rehearse
 
 POOLS = (*STATES, *AREAS)
+#: What is compared with training.
+KINDS = ("forecast", "rehearsal", "joint")
 PAGE = Path(__file__).parents[1] / "docs" / "results" / "rehearsal.md"
 
 
@@ -44,9 +47,7 @@ def part(folder: Path, name: str, epsilon: float, noise: int, size: int, kind: s
 
 def run_rehearsal(real: Real, pool: Pool, path: Path, members: list[tuple[str, ...]], stages: int) -> None:
     """Rehearse every federation."""
-    found = rehearse(
-        pool, members, settings(real.name), random=0, everyone=False, stages=stages, records=ROWS
-    )
+    found = rehearse(pool, members, settings(real.name), random=0, everyone=False, stages=stages)
     found.save(path)
 
 
@@ -68,10 +69,7 @@ def run(args: argparse.Namespace) -> None:
     for size in args.sizes:
         for epsilon in args.eps:
             for name in args.pools:
-                places = {
-                    kind: part(args.out, name, epsilon, args.noise, size, kind)
-                    for kind in ("forecast", "rehearsal")
-                }
+                places = {kind: part(args.out, name, epsilon, args.noise, size, kind) for kind in args.kinds}
                 if all(path.exists() for path in places.values()):
                     continue
                 real = pools.setdefault(name, pools.get(name) or load(name))
@@ -83,10 +81,14 @@ def run(args: argparse.Namespace) -> None:
                         trained(some, seed)
                 say(f"{name} k={size}: trained, {time.process_time() - began:.0f} s")
                 pool, began = real.pool(epsilon, args.noise), time.process_time()
-                if not places["forecast"].exists():
-                    run_forecast(pool, places["forecast"], members)
-                if not places["rehearsal"].exists():
-                    run_rehearsal(real, pool, places["rehearsal"], members, args.stages)
+                for kind, path in places.items():
+                    if path.exists():
+                        continue
+                    if kind == "forecast":
+                        run_forecast(pool, path, members)
+                    else:
+                        asked = real.pool(epsilon, args.noise, joint=True) if kind == "joint" else pool
+                        run_rehearsal(real, asked, path, members, args.stages)
                 say(
                     f"{name} k={size} ε={epsilon:g}: rehearsed and forecast, {time.process_time() - began:.0f} s"
                 )
@@ -104,7 +106,8 @@ def main() -> int:
     parser.add_argument("--sizes", nargs="+", type=int, default=[5, 10])
     parser.add_argument("--eps", nargs="+", type=float, default=[1.0, math.inf, 0.3, 0.1])
     parser.add_argument("--number", type=int, default=40, help="random federations of each size")
-    parser.add_argument("--stages", type=int, default=2)
+    parser.add_argument("--stages", type=int, default=3)
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--noise", type=int, default=0, help="seed of the releases' noise")
     parser.add_argument("--out", type=Path, default=Path("rehearsal-parts"))
     parser.add_argument(

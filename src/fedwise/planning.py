@@ -17,7 +17,7 @@ import numpy.typing as npt
 from .allocation import Allocation, shares
 from .cache import Cache
 from .deferred import Deferred
-from .errors import PlanError
+from .errors import PlanError, SchemaError
 from .files import decode, read_bytes, shorten, write_new
 from .notebook import html_table
 from .objective.pfl import Weights, pair_weights, term_of
@@ -26,6 +26,7 @@ from .privacy.scales import calibrate, check_promise, round_up
 from .privacy.staging import Stage, check_stages, stage_scales
 from .promise import promise_in_words, schema_notes
 from .schema.frame import Format
+from .schema.joint import Folding, joined, with_joint, without_joint
 from .schema.layout import Layout
 from .schema.schema import Column, Role, Schema
 
@@ -147,6 +148,37 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, k
         return Layout.of(self.schema, tuple(table.pair for table in self.tables))
 
     @cached_property
+    def folding(self) -> Folding | None:
+        """How the tables sum to pairs, where features are asked for with groups and classes jointly."""
+        joint = self.schema.columns[-1].role == Role.JOINT
+        return Folding(self.schema, self.layout) if joint else None
+
+    @cached_property
+    def as_pairs(self) -> Plan:
+        """The plan as one that asks for pairs alone: for reading folded releases, never for asking.
+
+        It keeps the digest of the whole.
+        """
+        folding = self.folding
+        if folding is None:
+            return self
+        layout, names = folding.layout, folding.plain.names
+        tables = tuple(
+            Request(pair=(names[x], names[y]), shape=shape, sigma=float(sigma))
+            for (x, y), shape, sigma in zip(
+                layout.pairs, layout.shapes, folding.scales(self.sigmas), strict=True
+            )
+        )
+        stages = tuple(
+            msgspec.structs.replace(stage, sigmas=tuple(folding.scales(stage.sigmas).tolist()))
+            for stage in self.staged
+        )
+        return msgspec.structs.replace(
+            self, schema=folding.plain, schema_digest=folding.plain.digest, tables=tables,
+            stages=stages or msgspec.UNSET,
+        )  # fmt: skip
+
+    @cached_property
     def sigmas(self) -> npt.NDArray[np.float64]:
         """Noise scale of each table, shape (tables,)."""
         return np.array([table.sigma for table in self.tables])
@@ -185,6 +217,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, k
             if not (LEAST_SIGMA < table.sigma <= MOST_SIGMA if self.private else table.sigma == 0):
                 raise PlanError(f"{where} gives {x} × {y} a noise scale that does not fit its promise")
             seen.add(frozenset((x, y)))
+        self._check_joint(where)
         if not self.tables or self.layout.cells > MAX_CELLS:
             raise PlanError(f"{where} must ask for between 1 and {MAX_CELLS} cells, got {self.layout.cells}")
         # A digest proves that nothing changed on the way, not that the maker was honest: check the promise.
@@ -200,6 +233,20 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, k
             verdict = fault(drawn, stage.epsilon, self.delta, stage.mu) if self.private else None
             if verdict is not None:
                 raise PlanError(f"{where} {verdict}; do not answer it")
+
+    def _check_joint(self, where: str) -> None:
+        """Refuse a joint column that does not join this schema's groups and classes, or is asked with anything else."""
+        columns = self.schema.columns
+        if columns[-1].role != Role.JOINT:
+            return
+        try:
+            own = with_joint(without_joint(self.schema)).columns[-1]
+        except SchemaError:
+            own = None
+        last = len(columns) - 1
+        asked = [pair for pair in self.layout.pairs if last in pair]
+        if own != columns[-1] or not all(y == last and columns[x].role == Role.FEATURE for x, y in asked):
+            raise PlanError(f"{where} has joint tables that are not its schema's; ask for a new copy")
 
     def _verify_stages(self, where: str) -> None:
         """Refuse stages that contradict the plan they belong to."""
@@ -332,6 +379,7 @@ def plan(
     allocation: Allocation | str = "weighted",
     edition: int = 1,
     stages: Sequence[float] | None = None,
+    joint: bool = False,
 ) -> Plan:
     """Ask for exactly the tables the objective uses, under one promise for all of them together.
 
@@ -352,6 +400,9 @@ def plan(
     stages
         Total ε after each stage, growing, the last equal to `epsilon`: ``[0.1, 1.0]``. Everybody answers the first;
         later ones are for the clients on a shortlist (`fedwise.shortlist`).
+    joint
+        Ask for each feature with all sensitive attributes and the target at once, in place of a table with each of
+        them, at the same ε: doubles and rehearsals then know how groups differ at each level of a feature.
 
     Raises
     ------
@@ -359,19 +410,9 @@ def plan(
         The promise or the request is out of bounds.
     """
     weights = weights or Weights()
-    if not (schema.features or schema.sensitive):
-        # A label alone: its table with a column of one level is the count of each class.
-        counted = Column(LABEL_ALONE, Role.FEATURE, cross=(), model="drop")
-        schema = msgspec.structs.replace(schema, columns=(*schema.columns, counted))
-    everything = Layout(schema.names, schema.sizes, tuple(combinations(range(len(schema.columns)), 2)))
-    used = np.flatnonzero(pair_weights(schema, everything, weights))
-    pairs = tuple(everything.pairs[j] for j in used)
-    if not pairs:
-        raise PlanError("plan must ask for at least one table; the schema has no pair with a weight above 0")
-    layout = Layout(schema.names, schema.sizes, pairs)
-    if layout.cells > MAX_CELLS:
-        raise PlanError(f"plan must ask for at most {MAX_CELLS} cells, got {layout.cells}; use fewer levels")
-    cut = shares(schema, layout, weights, allocation)
+    schema, layout, cut = _asked(
+        schema, weights, allocation, joint=joint or schema.columns[-1].role == Role.JOINT
+    )
     made: tuple[Stage, ...] = ()
     if stages is None:
         sigmas, mu = calibrate(epsilon, delta, cut, calibration=calibration)
@@ -397,3 +438,27 @@ def plan(
         stages=made or msgspec.UNSET,
     )
     return unsigned.at_edition(edition)
+
+
+def _asked(
+    schema: Schema, weights: Weights, allocation: Allocation | str, *, joint: bool
+) -> tuple[Schema, Layout, npt.NDArray[np.float64]]:
+    """The schema as it is asked, its tables, and the share of the precision that each gets."""
+    schema = without_joint(schema)
+    if not (schema.features or schema.sensitive):
+        # A label alone: its table with a column of one level is the count of each class.
+        counted = Column(LABEL_ALONE, Role.FEATURE, cross=(), model="drop")
+        schema = msgspec.structs.replace(schema, columns=(*schema.columns, counted))
+    everything = Layout(schema.names, schema.sizes, tuple(combinations(range(len(schema.columns)), 2)))
+    used = np.flatnonzero(pair_weights(schema, everything, weights))
+    pairs = tuple(everything.pairs[j] for j in used)
+    if not pairs:
+        raise PlanError("plan must ask for at least one table; the schema has no pair with a weight above 0")
+    layout = Layout(schema.names, schema.sizes, pairs)
+    cut = shares(schema, layout, weights, allocation)
+    if joint:
+        schema = with_joint(schema)
+        layout, cut = joined(schema, layout, cut)
+    if layout.cells > MAX_CELLS:
+        raise PlanError(f"plan must ask for at most {MAX_CELLS} cells, got {layout.cells}; use fewer levels")
+    return schema, layout, cut

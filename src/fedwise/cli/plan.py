@@ -23,6 +23,12 @@ StagesOption = Annotated[
 EditionOption = Annotated[
     int, typer.Option("--edition", help="2 and more ask the same tables again, of data that changed.")
 ]
+JointOption = Annotated[
+    bool,
+    typer.Option(
+        "--joint", help="Ask for each feature with groups and classes at once: better rehearsed gaps."
+    ),
+]
 PublicSampleOption = Annotated[
     bool,
     typer.Option("--public-sample", help="The file of --init is public: fill in domains from its values."),
@@ -43,6 +49,7 @@ def plan(
     allocation: Annotated[str, typer.Option(help="weighted, or uniform as in the paper.")] = "weighted",
     stages: StagesOption = "",
     edition: EditionOption = 1,
+    joint: JointOption = False,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Where to write the plan (or draft).")
     ] = None,
@@ -95,6 +102,7 @@ def plan(
         allocation=allocation,
         stages=totals,
         edition=edition,
+        joint=joint,
     )
     if output is not None:
         made.save(output, force=force)

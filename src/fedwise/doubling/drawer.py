@@ -9,6 +9,7 @@ import numpy.typing as npt
 import polars as pl
 
 from ..estimation.estimates import Estimates
+from .joint import JointModel, JointShares, Space
 from .model import Grid, Model, shares_of
 from .values import Values
 from .within import scaled_columns
@@ -37,6 +38,16 @@ class Drawer:
         self.model = Model.fit(
             self.grid, self.base, records=POOL_RECORDS, sweeps=POOL_SWEEPS, seed=_seed(seed, "pool")
         )
+        self.fitted: Model | JointModel = self.model
+        self._joint: JointShares | None = None
+        self._goal_base = self.base
+        if estimates.joint is not None:
+            space = Space(estimates.joint.folding)
+            self._joint = JointShares(space, estimates)
+            self._goal_base = self._joint.of(self.base, None)
+            self.fitted = JointModel.fit(
+                space, self._goal_base, records=POOL_RECORDS, sweeps=POOL_SWEEPS, seed=_seed(seed, "pool")
+            )
         #: Where numbers lie within their bins: as in the pool, since a client's own tables are too noisy for it.
         self.scaled = scaled_columns(self.values, self.model, self.base)
 
@@ -52,25 +63,28 @@ class Drawer:
         """The estimated number of records of a client, at least 1."""
         return max(1, round(float(self.estimates.totals[self.estimates.clients.index(client)])))
 
-    def model_of(self, client: str, records: int) -> Model:
+    def model_of(self, client: str, records: int) -> Model | JointModel:
         """The pool's model moved to a client's tables, learnt with about so many records."""
-        return self.model.moved(
-            self._shares_of(client),
+        return self.fitted.moved(
+            self._goal(client),
             records=min(max(records, 500), CLIENT_RECORDS),
             sweeps=CLIENT_SWEEPS,
             seed=_seed(self.seed, client),
-            base=self.base,
+            base=self._goal_base,
         )
 
-    def _shares_of(self, client: str) -> Floats:
-        return self.shares(self.estimates.cells[self.estimates.clients.index(client)])
+    def _goal(self, client: str) -> Floats:
+        """A client's tables as shares, in the layout of the model."""
+        place = self.estimates.clients.index(client)
+        pairs = self.shares(self.estimates.cells[place])
+        return pairs if self._joint is None else self._joint.of(pairs, place)
 
     def codes(self, client: str, records: int) -> Records:
         """Codes of a double, shape (records, variables)."""
         seed = _seed(self.seed, client)
         model = self.model_of(client, records)
         rows = model.sample(records, sweeps=_FRESH, seed=seed + 1)
-        return model.refined(rows, self._shares_of(client) * records, sweeps=_FIT, seed=seed + 2)
+        return model.refined(rows, self._goal(client) * records, sweeps=_FIT, seed=seed + 2)
 
     def frame(self, client: str, records: int | None = None) -> pl.DataFrame:
         """The double of a client, of at most so many records."""

@@ -15,6 +15,7 @@ from ..errors import FedwiseError, PoolError, nearest
 from ..planning import Plan
 from .consistency import Consistency, consistent, screen
 from .estimates import Estimates, Posterior
+from .joint import JointTables
 from .shrinkage import shrink
 
 __all__ = [
@@ -39,6 +40,8 @@ class Releases(Protocol):
     matrix: npt.NDArray[np.int64] | npt.NDArray[np.float64]
     #: Shape (clients, tables): noise scales.
     sigmas: npt.NDArray[np.float64]
+    #: The tables before they were summed to pairs; None where the plan asks for pairs alone.
+    joint: JointTables | None
     #: Estimates made so far, by estimator.
     cache: Cache[str, Estimates]
 
@@ -91,6 +94,7 @@ def _estimate(pool: Releases, estimator: Estimator | str) -> Estimates:
             sigmas,
             found.posterior,
             np.asarray(pool.matrix, dtype=np.float64),
+            pool.joint,
         )
     for array in (made.cells, made.totals, made.marginals):
         array.flags.writeable = False

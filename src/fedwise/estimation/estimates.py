@@ -12,6 +12,7 @@ from ..cache import Cache
 from ..schema.layout import Layout
 from ..schema.schema import Schema
 from .consistency import consistent
+from .joint import JointTables
 
 Floats = npt.NDArray[np.float64]
 
@@ -90,6 +91,8 @@ class Estimates:
         error is the released noise.
     released
         Shape (clients, cells): the noisy counts they were made from, where known.
+    joint
+        The tables before they were summed to pairs, where the plan asked for joint ones.
     """
 
     clients: tuple[str, ...]
@@ -102,6 +105,7 @@ class Estimates:
     sigmas: Floats = field(default_factory=lambda: np.zeros(0))
     posterior: Posterior | None = None
     released: Floats | None = field(default=None, repr=False, compare=False)
+    joint: JointTables | None = field(default=None, repr=False, compare=False)
     #: Redraws of the noise, by seed and number; see `redraw.redrawn`.
     cache: Cache[tuple[int, int], Estimates] = field(
         default_factory=lambda: Cache(_REDRAWS), init=False, repr=False, compare=False

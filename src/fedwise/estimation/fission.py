@@ -15,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from .estimates import Estimates
+from .joint import JointTables
 from .redraw import estimated_again
 
 
@@ -22,10 +23,20 @@ def split_noise(estimates: Estimates, rng: np.random.Generator) -> tuple[Estimat
     """Estimates of two halves of independent noise; ``None`` where there is no noise or no released counts."""
     if estimates.released is None or not np.any(estimates.sigmas):
         return None
+    if estimates.joint is not None:
+        # Pairs are sums of these: split before, or what the halves share would be left in one of them.
+        return _both(estimates, *estimates.joint.split(rng))
     scale = estimates.layout.per_cell(estimates.sigmas)
     noise = rng.standard_normal(estimates.released.shape) * scale
     sigmas = estimates.sigmas * np.sqrt(2.0)
     return (
         estimated_again(estimates, estimates.released + noise, sigmas),
         estimated_again(estimates, estimates.released - noise, sigmas),
+    )
+
+
+def _both(estimates: Estimates, first: JointTables, second: JointTables) -> tuple[Estimates, Estimates]:
+    return (
+        estimated_again(estimates, *first.pairs, joint=first),
+        estimated_again(estimates, *second.pairs, joint=second),
     )

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from .estimates import Estimates, Floats
+from .joint import JointTables
 from .shrinkage import shrink
 
 #: Clients × cells up to which redraws are kept.
@@ -47,7 +48,9 @@ def redraw(estimates: Estimates, rng: np.random.Generator) -> Estimates:
     return estimated_again(estimates, noisy, estimates.sigmas)
 
 
-def estimated_again(estimates: Estimates, cells: Floats, sigmas: Floats) -> Estimates:
+def estimated_again(
+    estimates: Estimates, cells: Floats, sigmas: Floats, joint: JointTables | None = None
+) -> Estimates:
     """Shrinkage estimates of other tables of the same clients, with noise of these scales."""
     found = shrink(cells, estimates.layout, sigmas)
     return replace(
@@ -58,4 +61,5 @@ def estimated_again(estimates: Estimates, cells: Floats, sigmas: Floats) -> Esti
         sigmas=sigmas,
         posterior=found.posterior,
         released=cells,
+        joint=joint,
     )

@@ -13,6 +13,7 @@ from ..errors import FedwiseError, LedgerError
 from ..files import parse_toml, read_bytes, shorten
 from ..planning import Plan
 from ..privacy.scales import check_promise
+from ..schema.joint import without_joint
 from ..schema.rule import Rule
 from ..schema.schema import Schema
 from .ledger import Ledger
@@ -238,7 +239,9 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         if not plan.delta <= self.max_delta:
             raise Declined(Refusal.DELTA)
         own = self.agreed
-        if plan.schema.where != own.where or not set(plan.schema.columns) <= set(own.columns):
+        # A joint column is made of columns that must be the owner's themselves.
+        asked = without_joint(plan.schema)
+        if asked.where != own.where or not set(asked.columns) <= set(own.columns):
             raise Declined(Refusal.SCHEMA)
         if self.columns is not None:
             rules = [Rule.parse(text) for text in plan.schema.where]

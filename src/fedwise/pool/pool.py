@@ -13,6 +13,7 @@ from ..cache import Cache
 from ..deferred import Deferred
 from ..errors import PoolError, nearest
 from ..estimation.estimates import Estimates
+from ..estimation.joint import JointTables
 from ..notebook import html_table, plot
 from ..owner.release import SUFFIX, Label, Release, label_of
 from ..owner.shortlisted import Shortlist
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     import polars as pl
 else:
     pl = Deferred("polars")
+
+Floats = npt.NDArray[np.float64]
 
 __all__ = ["FALSE_ALARM", "Alert", "Flag", "Pool", "flagged", "release_files"]
 
@@ -55,6 +58,9 @@ class Pool:
         Releases that failed the screen (only with ``accept_flagged``).
     alerts
         What is unusual about releases that passed it: worth a look, not refused.
+    joint
+        The tables before they were summed to pairs, where the plan asks for joint ones: `plan`, `matrix` and `sigmas`
+        are those of the pairs.
     cache
         Estimates made from this pool so far, by estimator.
     """
@@ -72,6 +78,7 @@ class Pool:
         flags: Sequence[Flag] = (),
         alerts: Sequence[Alert] = (),
         sources: Sequence[str] = (),
+        joint: JointTables | None = None,
     ) -> None:
         self.clients = tuple(clients)
         self.plan = plan
@@ -80,6 +87,7 @@ class Pool:
         self.matrix.flags.writeable = False
         scales = plan.sigmas if sigmas is None else sigmas
         self.sigmas = np.broadcast_to(scales, (len(self.clients), plan.layout.tables))
+        self.joint = joint
         self.spendings = tuple(spendings)
         #: The shortlist kept beside the releases, by which a stage was asked; None where there is none.
         self.shortlist: Shortlist | None = None
@@ -89,6 +97,18 @@ class Pool:
         self.flags = tuple(flags)
         self.alerts = tuple(alerts)
         self.sources = tuple(sources)
+
+    @classmethod
+    def folded(
+        cls, clients: Sequence[str], plan: Plan, matrix: Counts, *, sigmas: Floats | None = None, **more: Any
+    ) -> Pool:
+        """A pool of counts as they were asked for: joint tables are kept, and summed to pairs."""
+        if plan.folding is None:
+            return cls(clients, plan, matrix, sigmas=sigmas, **more)
+        scales = np.broadcast_to(plan.sigmas if sigmas is None else sigmas, (len(clients), len(plan.tables)))
+        joint = JointTables(plan.folding, np.asarray(matrix, np.float64), scales)
+        pairs: Counts = plan.folding.cells(matrix)
+        return cls(clients, plan.as_pairs, pairs, sigmas=plan.folding.scales(scales), joint=joint, **more)
 
     @classmethod
     def of(cls, releases: Iterable[Release], *, accept_flagged: bool = False) -> Pool:
@@ -193,6 +213,7 @@ class Pool:
             flags=[flag for flag in self.flags if flag.client in stay],
             alerts=[alert for alert in self.alerts if alert.client in stay],
             sources=[self.sources[i] for i in kept] if self.sources else (),
+            joint=None if self.joint is None else self.joint.of(kept),
         )
 
     def for_target(self, name: str | None) -> Pool:
@@ -278,7 +299,7 @@ def _pool(intake: Intake, *, accept_flagged: bool) -> Pool:
             f"{source} of client '{first.client}' fails the {first.kind} screen: "
             f"{first.reason}{more}; remove it, ask for a new one, or pass --accept-flagged"
         )
-    return Pool(
+    return Pool.folded(
         made.clients,
         made.plan,
         made.matrix,

@@ -31,6 +31,8 @@ class Role(enum.StrEnum):
     FEATURE = "feature"
     SENSITIVE = "sensitive"
     TARGET = "target"
+    #: All sensitive attributes and the target together: see `fedwise.schema.joint`.
+    JOINT = "joint"
 
 
 class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -145,7 +147,7 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 #: What may be written for each key of fixed words.
 WORDS: dict[str, tuple[str, ...]] = {
-    "role": tuple(Role),
+    "role": (Role.FEATURE, Role.SENSITIVE, Role.TARGET),  # the joint one is no role that people write
     "missing": get_args(Handling),
     "unknown": get_args(Handling),
     "model": ("one-hot", "scaled", "drop", "binned"),
@@ -161,7 +163,7 @@ def _coerce(column: Column) -> None:
         raise SchemaError(f"column name must be text, got {type(column.name).__name__}")
     for key, words in WORDS.items():
         given = getattr(column, key)
-        if given not in words:
+        if given not in words and given is not Role.JOINT:
             shown = shorten(str(given)[:70])
             raise SchemaError(f"column '{_shown(column)}' must have {key} {_listed(words)}, got '{shown}'")
     sources: Any = column.source

@@ -330,6 +330,9 @@ def _check_schema(schema: Schema) -> None:
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise SchemaError(f"schema declares column '{twice[0]}' twice; drop one")
+    joint = [i for i, column in enumerate(schema.columns) if column.role == Role.JOINT]
+    if joint and joint != [len(names) - 1]:
+        raise SchemaError("schema must have one joint column at most, the last; fedwise plan --joint adds it")
     targets = [column.name for column in schema.columns if column.role == Role.TARGET]
     if not targets:
         raise SchemaError('schema must declare at least one column with role = "target"')
