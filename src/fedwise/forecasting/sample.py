@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import FedwiseError
+from ..machine_code import compiled
 from ..objective.information import information
 from ..schema.layout import Layout
 
@@ -143,7 +143,7 @@ def _tree(
     return order
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def rake(
     codes: npt.NDArray[np.int16],
     pairs: npt.NDArray[np.int64],
