@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 import msgspec
@@ -62,11 +63,16 @@ def find_in_column(column: Column, rows: pl.DataFrame) -> list[Finding]:
 
 def tolerant(column: Column) -> Column:
     """The column with an extra level for whatever does not fit, so that all of it can be counted."""
-    return msgspec.structs.replace(column, missing="other", unknown="other")
+    found = copy.copy(column)
+    for key in ("missing", "unknown"):
+        # Not by `replace`: a schema may have a level "other" of its own, and then no extra one. Codes are only counted.
+        msgspec.structs.force_setattr(found, key, "other")
+    return found
 
 
 def _other(column: Column, key: str) -> str:
-    return f'clean the data, or write for [columns."{column.name}"]: {key} = "other"'
+    rename = 'rename its level "other" and ' if "other" in (column.levels or ()) else ""
+    return f'clean the data, or {rename}write for [columns."{column.name}"]: {key} = "other"'
 
 
 def _top(values: pl.Series) -> tuple[str, list[str]]:
@@ -77,10 +83,15 @@ def _top(values: pl.Series) -> tuple[str, list[str]]:
 
 
 def _text_for_numbers(column: Column, series: pl.Series) -> Finding:
-    if has_decimal_commas(series):
-        cure = 'write at the top of the schema: decimal = ","'
-        return problem(f"column '{column.name}' has decimal commas", cure=cure)
     text = series.str.strip_chars()
+    codes = text.filter(text.str.to_lowercase().is_in(COMMON_CODES))
+    if has_decimal_commas(text.filter(~text.is_in(codes.implode()))):
+        cure = 'write at the top of the schema: decimal = ","'
+        if len(codes):
+            shown, values = _top(codes)
+            cure = f"{cure}\n{_null_line(column, values)}"
+            return problem(f"column '{column.name}' has decimal commas, and text", shown, cure)
+        return problem(f"column '{column.name}' has decimal commas", cure=cure)
     stray = text.filter(text.cast(pl.Float64, strict=False).is_null() & text.is_not_null())
     shown, values = _top(stray)
     figures = f"{len(stray)} of {len(series)} rows: {shown}"
