@@ -57,6 +57,17 @@ def test_decimal_commas_beside_a_code_have_a_line_each(tmp_path: Path) -> None:
     assert 'null = ["?"]' in text
 
 
+def test_rows_without_a_target_are_left_out_by_the_rule_that_is_named() -> None:
+    people = make_people(300)
+    people[0, "INCOME"] = None
+    text = str(fw.check(PLAN, people))
+    assert "rule 'INCOME > 50000' reads missing values (1 of 300 rows)" in text
+    line = 'where = ["INCOME > -1e12"]'
+    assert line in text
+    found = fw.check(fw.plan(fw.Schema.parse(f"{line}\n{SMALL}")), people)
+    assert (found.ok, found.rows, found.kept) == (True, 300, 299)
+
+
 def test_a_level_named_other_is_checked_as_any_level() -> None:
     schema = SMALL.replace(
         "[columns.SEX]", '[columns.RACE]\nrole = "sensitive"\nlevels = ["a", "other"]\n[columns.SEX]'
