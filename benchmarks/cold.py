@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -45,8 +46,11 @@ class Took(NamedTuple):
 
 def took(tree: Path, folder: Path, cache: Path, words: tuple[str, ...]) -> Took:
     """Time of one command of the fedwise in `tree`."""
-    for ledger in folder.glob("CA.parquet.ledger.db*"):
-        ledger.unlink()
+    for kept in folder.glob("CA.parquet.ledger.db*"):
+        if kept.is_dir():
+            shutil.rmtree(kept)
+        else:
+            kept.unlink()
     environment = {
         **os.environ,
         "PYTHONPATH": str(tree / "src"),
