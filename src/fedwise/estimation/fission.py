@@ -25,7 +25,6 @@ def split_noise(estimates: Estimates, rng: np.random.Generator) -> tuple[Estimat
     scale = estimates.layout.per_cell(estimates.sigmas)
     noise = rng.standard_normal(estimates.released.shape) * scale
     sigmas = estimates.sigmas * np.sqrt(2.0)
-    return (
-        estimated_again(estimates, estimates.released + noise, sigmas),
-        estimated_again(estimates, estimates.released - noise, sigmas),
-    )
+    halves = np.stack([estimates.released + noise, estimates.released - noise])
+    first, second = estimated_again(estimates, halves, sigmas)
+    return first, second

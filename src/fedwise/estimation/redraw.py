@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from .estimates import Estimates, Floats
-from .shrinkage import Shrunk, shrink, shrink_each
+from .shrinkage import shrink_each
 
 #: Clients × cells up to which redraws are kept.
 _SMALL = 500_000
@@ -21,7 +21,7 @@ def redraws(estimates: Estimates, seed: int, numbers: Sequence[int]) -> Iterator
 
     A redraw depends on its seed and number alone. The first are kept: every question about a pool asks for the same.
     """
-    step = min(_TOGETHER, max(1, _NUMBERS // max(estimates.cells.size, 1)))
+    step = _together(estimates)
     keep = estimates.cells.size <= _SMALL
     for start in range(0, len(numbers), step):
         asked = [(seed, number) for number in numbers[start : start + step]]
@@ -29,6 +29,11 @@ def redraws(estimates: Estimates, seed: int, numbers: Sequence[int]) -> Iterator
         made = dict(zip(missing, redraw_each(estimates, [_generator(*key) for key in missing]), strict=True))
         for key in asked:
             yield estimates.cache.get(key, lambda key=key, made=made: made[key], keep=keep)  # type: ignore[misc]
+
+
+def _together(estimates: Estimates) -> int:
+    """How many redraws are estimated at a time."""
+    return min(_TOGETHER, max(1, _NUMBERS // max(estimates.cells.size, 1)))
 
 
 def _generator(seed: int, number: int) -> np.random.Generator:
@@ -55,9 +60,15 @@ def redraw(estimates: Estimates, rng: np.random.Generator) -> Estimates:
 
 
 def redraw_each(estimates: Estimates, generators: Sequence[np.random.Generator]) -> list[Estimates]:
-    """`redraw` with each of the generators; one estimation for all of them."""
-    if not np.any(estimates.sigmas) or not generators:
+    """`redraw` with each of the generators, a few estimated at a time."""
+    if not np.any(estimates.sigmas):
         return [estimates] * len(generators)
+    step = _together(estimates)
+    some = (generators[start : start + step] for start in range(0, len(generators), step))
+    return [one for few in some for one in _redrawn(estimates, few)]
+
+
+def _redrawn(estimates: Estimates, generators: Sequence[np.random.Generator]) -> list[Estimates]:
     scale = estimates.layout.per_cell(estimates.sigmas)
     noisy = np.stack([rng.standard_normal(estimates.cells.shape) for rng in generators])
     noisy *= scale
@@ -65,22 +76,20 @@ def redraw_each(estimates: Estimates, generators: Sequence[np.random.Generator])
     if estimates.estimator == "plain":
         kind = (estimates.clients, estimates.schema, estimates.layout)
         return [Estimates.plain(*kind, one, estimates.sigmas) for one in noisy]
-    found = shrink_each(noisy, estimates.layout, estimates.sigmas)
-    return [_with(estimates, one, cells, estimates.sigmas) for one, cells in zip(found, noisy, strict=True)]
+    return estimated_again(estimates, noisy, estimates.sigmas)
 
 
-def estimated_again(estimates: Estimates, cells: Floats, sigmas: Floats) -> Estimates:
-    """Shrinkage estimates of other tables of the same clients, with noise of these scales."""
-    return _with(estimates, shrink(cells, estimates.layout, sigmas), cells, sigmas)
-
-
-def _with(estimates: Estimates, found: Shrunk, released: Floats, sigmas: Floats) -> Estimates:
-    return replace(
-        estimates,
-        cells=found.cells,
-        marginals=found.marginals,
-        totals=found.totals,
-        sigmas=sigmas,
-        posterior=found.posterior,
-        released=released,
-    )
+def estimated_again(estimates: Estimates, matrices: Floats, sigmas: Floats) -> list[Estimates]:
+    """Shrinkage estimates of other tables (pools, clients, cells) of the same clients, with noise of these scales."""
+    return [
+        replace(
+            estimates,
+            cells=found.cells,
+            marginals=found.marginals,
+            totals=found.totals,
+            sigmas=sigmas,
+            posterior=found.posterior,
+            released=cells,
+        )
+        for cells, found in zip(matrices, shrink_each(matrices, estimates.layout, sigmas), strict=True)
+    ]
