@@ -1,10 +1,11 @@
-"""Cold start: processor time of `fedwise select` and `fedwise release` with an empty compilation cache, and warm.
+"""Cold start: time of `fedwise select` and `fedwise release` with an empty compilation cache, and warm.
 
     python benchmarks/cold.py [--old CHECKOUT]
 
 Runs the commands in processes of their own on 50 simulated releases of the synthetic states (the demo's), k = 10.
-With --old the same is measured for another checkout of fedwise in the same run, and the ratios are printed: only
-ratios of one run count on a busy machine.
+With --old the same is measured for another checkout of fedwise, the two in turns: only ratios of one run count on a
+busy machine. `select` is compared without its quick rehearsal, which version 0.1.0 does not have; the command as a
+person runs it, rehearsal included, is a row of its own.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ from __future__ import annotations
 import argparse
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
+from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent.parent
 MAKE = """
@@ -33,15 +37,27 @@ for name, frame in synthetic.states(seed=0, scale=0.2).items():
 """
 
 
-def seconds(tree: Path, folder: Path, cache: Path, *words: str) -> float:
-    """Processor time of one command of the fedwise in `tree`."""
+class Took(NamedTuple):
+    """Seconds of one command: of the processor, and by the clock."""
+
+    processor: float
+    clock: float
+
+
+def took(tree: Path, folder: Path, cache: Path, words: tuple[str, ...]) -> Took:
+    """Time of one command of the fedwise in `tree`."""
+    for kept in folder.glob("CA.parquet.ledger.db*"):
+        if kept.is_dir():
+            shutil.rmtree(kept)
+        else:
+            kept.unlink()
     environment = {
         **os.environ,
         "PYTHONPATH": str(tree / "src"),
         "NUMBA_CACHE_DIR": str(cache),
         "OMP_NUM_THREADS": "1",
     }
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(
         [sys.executable, "-m", "fedwise.cli.main", *words],
         cwd=folder,
@@ -49,58 +65,71 @@ def seconds(tree: Path, folder: Path, cache: Path, *words: str) -> float:
         capture_output=True,
         check=False,
     )
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    clock, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
         raise SystemExit(done.stderr.decode())
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Took(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, clock)
 
 
-def _same_work(tree: Path) -> tuple[str, ...]:
-    options = "".join(path.read_text() for path in (tree / "src" / "fedwise" / "cli").glob("*.py"))
-    return ("--no-rehearsal",) if "--no-rehearsal" in options else ()
+def _rehearses(tree: Path) -> bool:
+    return any(
+        "--no-rehearsal" in path.read_text() for path in (tree / "src" / "fedwise" / "cli").glob("*.py")
+    )
 
 
-def measure(tree: Path, folder: Path, repeats: int) -> dict[str, float]:
-    """Seconds of each command, the least of some warm runs and one cold run."""
-    found = {}
-    commands = {
-        # Without the quick rehearsal that version 0.1.0 did not have.
-        "select": ("select", "releases", "-k", "10", "--json", *_same_work(tree)),
+def commands(tree: Path) -> dict[str, tuple[str, ...]]:
+    """What is measured in a checkout."""
+    select = ("select", "releases", "-k", "10", "--json")
+    found = {
+        "select": (*select, "--no-rehearsal") if _rehearses(tree) else select,
         "release": ("release", "plan.json", "CA.parquet", "-c", "CA", "-o", "CA.json", "--force"),
     }
-    for name, words in commands.items():
-        with tempfile.TemporaryDirectory() as cache:
-            for old in folder.glob("CA.parquet.ledger.db*"):
-                subprocess.run(["rm", "-rf", str(old)], check=True)
-            found[f"{name}, cold"] = seconds(tree, folder, Path(cache), *words)
-            warm = []
-            for _ in range(repeats):
-                for old in folder.glob("CA.parquet.ledger.db*"):
-                    subprocess.run(["rm", "-rf", str(old)], check=True)
-                warm.append(seconds(tree, folder, Path(cache), *words))
-            found[f"{name}, warm"] = min(warm)
+    if _rehearses(tree):
+        found["select and rehearsal"] = select
+    return found
+
+
+def measure(trees: list[Path], folder: Path, repeats: int) -> dict[str, list[Took | None]]:
+    """Times of each command in each checkout: one cold run, then the least of some warm ones, in turns."""
+    found: dict[str, list[Took | None]] = {}
+    asked = [commands(tree) for tree in trees]
+    for name in asked[-1]:
+        with tempfile.TemporaryDirectory() as caches:
+            runs: list[list[Took]] = [[] for _ in trees]
+            for _ in range(1 + repeats):
+                for number, tree in enumerate(trees):
+                    if name in asked[number]:
+                        cache = Path(caches) / str(number)
+                        runs[number].append(took(tree, folder, cache, asked[number][name]))
+        found[f"{name}, cold"] = [one[0] if one else None for one in runs]
+        found[f"{name}, warm"] = [
+            Took(min(t.processor for t in one[1:]), min(t.clock for t in one[1:])) if one else None
+            for one in runs
+        ]
     return found
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--old", type=Path, help="Another checkout to compare with.")
-    arguments.add_argument("--repeats", type=int, default=2, help="Warm runs, of which the least counts.")
+    arguments.add_argument("--repeats", type=int, default=5, help="Warm runs, of which the least counts.")
     given = arguments.parse_args()
+    trees = [*([given.old.resolve()] if given.old else []), HERE]
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
-        maker = given.old or HERE
         subprocess.run(
             [sys.executable, "-c", MAKE, str(folder)],
-            env={**os.environ, "PYTHONPATH": str(maker / "src")},
+            env={**os.environ, "PYTHONPATH": str(trees[0] / "src")},
             check=True,
         )
-        old = measure(given.old.resolve(), folder, given.repeats) if given.old else {}
-        new = measure(HERE, folder, given.repeats)
-    print(f"{'processor seconds':18} {'old':>7} {'new':>7} {'ratio':>6}")
-    for name, value in new.items():
-        before = f"{old[name]:7.2f} {value:7.2f} {value / old[name]:6.2f}" if old else f"{'':7} {value:7.2f}"
-        print(f"{name:18} {before}")
+        found = measure(trees, folder, given.repeats)
+    for which in Took._fields:
+        print(f"{'seconds, ' + which:28} {'old':>7} {'new':>7} {'ratio':>6}")
+        for name, (*before, new) in found.items():
+            old, now = (before[0] if before else None), getattr(new, which)
+            past = getattr(old, which) if old else None
+            first = f"{past:7.2f} {now:7.2f} {now / past:6.2f}" if past else f"{'':7} {now:7.2f}"
+            print(f"{name:28} {first}")
 
 
 if __name__ == "__main__":

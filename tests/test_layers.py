@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import pkgutil
+import re
 import subprocess
 import sys
 from functools import cache
@@ -38,8 +39,8 @@ HEAVY = ("numba", "polars", "torch", "opendp", "scipy", "flwr", "pandas", "pyarr
 
 #: The rooms of the house, inner ones first. A room may import those before it, and none after.
 ROOMS = (
-    "errors", "files", "cache", "deferred", "notebook", "schema", "privacy", "objective", "allocation", "promise",
-    "planning", "owner", "estimation", "pool", "certificate", "bounds", "search", "forecasting", "doubling",
+    "errors", "files", "cache", "deferred", "machine_code", "notebook", "schema", "privacy", "objective", "allocation",
+    "promise", "planning", "owner", "estimation", "pool", "certificate", "bounds", "search", "forecasting", "doubling",
     "data", "features", "identification", "calibration", "training", "rehearsal", "auditing", "coordinator",
     "flower", "nvflare", "view", "reporting", "explore", "cli",
 )  # fmt: skip
@@ -307,7 +308,8 @@ def too_wide(path: Path, tree: ast.AST | None = None) -> dict[str, int]:
     found = {}
     for node in functions(path, tree):
         compiled = bool(
-            {"numba", "_compile"} & {ast.unparse(one).split(".")[0] for one in node.decorator_list}
+            {"compiled", "numba", "_compile"}
+            & {re.split(r"\W", ast.unparse(one))[0] for one in node.decorator_list}
         )
         if node.name.startswith("_") or compiled or path.parent.name == "cli":
             continue

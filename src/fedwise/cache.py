@@ -28,6 +28,9 @@ class Cache(Generic[K, V]):
     def __len__(self) -> int:
         return len(self._known)
 
+    def __contains__(self, key: object) -> bool:
+        return key in self._known
+
     def get(self, key: K, make: Callable[[], V], *, keep: bool = True) -> V:
         """The answer to `key`, by `make` where it is not known; kept if there is room and `keep` says so."""
         if key in self._known:

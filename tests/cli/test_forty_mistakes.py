@@ -70,6 +70,12 @@ MISTAKES: dict[str, tuple[Change | None, tuple[str, ...], str, str]] = {
         "decimal commas",
         'decimal = ","',
     ),
+    "a limit with a sign": (
+        None,
+        ("select", "releases", "-k", "2", "--maximise", "auc", "--subject-to", "eod<=0.1"),
+        "must look like eod=0.1,auc=0.8, got 'eod<=0.1'",
+        "write = alone",
+    ),
     "a number code outside": (
         rows(HEAD, "20,farm,-9,5", "20,farm,1,5"),
         RELEASE,

@@ -15,7 +15,7 @@ from fedwise.errors import FedwiseError, PoolError
 from fedwise.estimation import Estimates, estimate
 from fedwise.estimation.consistency import consistent
 from fedwise.estimation.fitting import centre, fit, margin_factors
-from fedwise.estimation.redraw import redraw, redrawn
+from fedwise.estimation.redraw import redraw, redraws
 from fedwise.estimation.shrinkage import positive, shrink
 from fedwise.estimation.uncertainty import standard_error
 from fedwise.objective.pfl import Weights, loss
@@ -212,14 +212,19 @@ def test_the_first_redraws_are_remembered_and_are_those_of_their_seed() -> None:
     known = truth(5)
     sigmas = flat(known.layout.tables, 20.0)
     estimates, fresh = (known.estimates(known.noisy(sigmas, 1), sigmas) for _ in range(2))
-    asked = [(seed, number) for seed in (0, 7) for number in range(8)]
-    made = {key: redrawn(estimates, *key) for key in asked}
+    made = {
+        (seed, number): found
+        for seed in (0, 7)
+        for number, found in enumerate(redraws(estimates, seed, range(8)))
+    }
     assert len(estimates.cache) == 10
-    for key in asked:
-        assert (redrawn(estimates, *key) is made[key]) == (key in asked[:10])
-        np.testing.assert_array_equal(redrawn(estimates, *key).cells, made[key].cells)
-    # Whoever asks in another order gets the same.
-    np.testing.assert_array_equal(redrawn(fresh, 7, 3).cells, made[7, 3].cells)
+    for seed, number in made:
+        (again,) = redraws(estimates, seed, [number])
+        assert (again is made[seed, number]) == (seed == 0 or number < 2)
+        # One by one or together, and whoever asks in another order: the same to the last bit.
+        np.testing.assert_array_equal(again.cells, made[seed, number].cells)
+    (alone,) = redraws(fresh, 7, [3])
+    np.testing.assert_array_equal(alone.cells, made[7, 3].cells)
     assert not np.array_equal(made[0, 3].cells, made[7, 3].cells)
 
 

@@ -102,7 +102,7 @@ def test_limits_are_tightened_by_the_noise_of_a_typical_federation() -> None:
     errors = made.typical_errors(3)
     assert (errors > 0).any()
     # By hand: the median over the same federations of the spread over redraws.
-    redrawn = [made._redrawn_rows(np.random.default_rng([0, 17, number])) for number in range(12)]
+    redrawn = made._redrawn_rows([np.random.default_rng([0, 17, number]) for number in range(12)])
     rng, by_hand = np.random.default_rng([0x7E, 3]), []
     for _ in range(16):
         members = rng.choice(6, 3, replace=False)

@@ -45,6 +45,43 @@ def test_all_problems_come_at_once_with_counts_and_cures(tmp_path: Path) -> None
     assert not any(figure in says(found) for figure in ("300", "'7'", "'N'"))
 
 
+def test_decimal_commas_beside_a_code_have_a_line_each(tmp_path: Path) -> None:
+    people = make_people(300).with_columns(
+        AGE=pl.col("AGE").cast(pl.String) + ",5", SEX=pl.col("SEX").cast(pl.String)
+    )
+    people[0, "AGE"] = "?"
+    people.write_csv(tmp_path / "p.csv", separator=";")
+    text = str(fw.check(PLAN, tmp_path / "p.csv", client="CA"))
+    assert "column 'AGE' has decimal commas, and text ('?' 1×)" in text
+    assert 'decimal = ","' in text
+    assert 'null = ["?"]' in text
+
+
+def test_rows_without_a_target_are_left_out_by_the_rule_that_is_named() -> None:
+    people = make_people(300)
+    people[0, "INCOME"] = None
+    text = str(fw.check(PLAN, people))
+    assert "rule 'INCOME > 50000' reads missing values (1 of 300 rows)" in text
+    line = 'where = ["INCOME > -1e12"]'
+    assert line in text
+    found = fw.check(fw.plan(fw.Schema.parse(f"{line}\n{SMALL}")), people)
+    assert (found.ok, found.rows, found.kept) == (True, 300, 299)
+
+
+def test_a_level_named_other_is_checked_as_any_level() -> None:
+    schema = SMALL.replace(
+        "[columns.SEX]", '[columns.RACE]\nrole = "sensitive"\nlevels = ["a", "other"]\n[columns.SEX]'
+    )
+    plan = fw.plan(fw.Schema.parse(schema))
+    people = make_people(300).with_columns(RACE=pl.Series(["a", "other", "a"] * 100))
+    assert fw.check(plan, people).ok
+    people[0, "RACE"], people[1, "RACE"] = None, "b"
+    text = str(fw.check(plan, people))
+    assert "column 'RACE' has missing values (1 of 300 rows)" in text
+    assert "column 'RACE' has values outside its domain (1 of 300 rows: 'b' 1×)" in text
+    assert 'rename its level "other" and write for [columns."RACE"]: missing = "other"' in text
+
+
 def test_odd_data_is_warned_about_and_still_released() -> None:
     few = fw.check(PLAN, make_people(20))
     assert few.ok

@@ -22,7 +22,9 @@ def pool(small_schema) -> fw.Pool:
 def test_the_two_noises_are_independent_and_scaled(pool, monkeypatch) -> None:
     """Over the privacy noise and the split: correlation 0, variances 2; a plain copy fails."""
     seen: list[np.ndarray] = []
-    monkeypatch.setattr(module, "estimated_again", lambda whole, matrix, sigmas: seen.append(matrix))
+    monkeypatch.setattr(
+        module, "estimated_again", lambda whole, matrices, sigmas: seen.extend(matrices) or (None, None)
+    )
     sigmas = pool.plan.layout.per_cell(pool.plan.sigmas)
     rng = np.random.default_rng(5)
     first, second = [], []

@@ -25,7 +25,7 @@ def test_each_metric_lies_inside_or_outside_its_interval() -> None:
     rows = [row("auc", 0.79, 0.77, 0.81), row("eod:SEX@rate", 0.1, 0.05, 0.15), row("loss", 0.6, None, None)]
     values = SimpleNamespace(
         training=SimpleNamespace(final=final),
-        rehearsal=SimpleNamespace(same=True, rows=[*rows, row("f1", 0.1, 0, 1)]),
+        rehearsal=SimpleNamespace(same=True, quick=False, rows=[*rows, row("f1", 0.1, 0, 1)]),
     )
     assert _rehearsal_rows(values, ["Chosen", "Random"]) == [
         ("auc", 0.79, "0.7700 to 0.8100", 0.8, "inside"),

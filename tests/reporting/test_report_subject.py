@@ -20,6 +20,7 @@ from fedwise.cli.main import main
 from fedwise.rehearsal.performance import Performance, Rehearsed, with_figures
 from fedwise.reporting import Imprint, Report
 from fedwise.search import select
+from fedwise.search.selection import RehearsedMetric, RehearsedSummary
 from fedwise.view.verdict import noise_verdict
 from reporting.report_kit import make_pool, make_releases, metrics
 from reporting.test_report_labels import header, section, text
@@ -234,6 +235,27 @@ def test_a_rehearsal_has_a_section(selection: fw.Selection, tmp_path: Path) -> N
     assert report.values.rehearsal is not None
     assert report.values.rehearsal.same
     json.dumps(report.to_dict())
+
+
+def test_the_quick_rehearsal_of_a_selection_is_shown_and_is_no_forecast_of_levels(
+    pool: fw.Pool, selection: fw.Selection
+) -> None:
+    metrics = (
+        RehearsedMetric(metric="auc", value=0.7, random=0.6, beside_random="better"),
+        RehearsedMetric(metric="loss", value=None),
+    )
+    quick = RehearsedSummary(
+        verdict="Better than random.", metrics=metrics, random=8, stages=3, shortened=True
+    )
+    carried = msgspec.structs.replace(selection, rehearsal=quick)
+    report = Report.of(pool, carried, frontier=False, forecast=False)
+    said = section(report.html(), "rehearsal")
+    assert "a short training was run" in said
+    assert "0.7000" in said
+    assert "not known" in said
+    assert "Nothing was trained or rehearsed" not in report.html()
+    without = Report.of(pool, selection, frontier=False, forecast=False).html()
+    assert "Nothing was trained or rehearsed here." in without
 
 
 def test_a_loss_that_still_falls_is_seen() -> None:

@@ -29,7 +29,9 @@ def test_draft_names_columns_and_shows_no_value(tmp_path: Path) -> None:
 
 def test_draft_cannot_be_used_until_completed(tmp_path: Path) -> None:
     text = draft_schema({"A": pl.Int64(), "B": pl.String(), "T": pl.Boolean()}, name="x")
-    with pytest.raises(SchemaError, match="'A' must have at least 1 levels"):
+    with pytest.raises(
+        SchemaError, match=r"columns 'A', .* must have at least 1 level, .*; fill in levels or bins"
+    ):
         fw.Schema.parse(text)
     done = text.replace("levels = []    # CONFIRM: int", "levels = [1]  # int").replace(
         "levels = []", 'levels = ["b"]'
@@ -68,3 +70,23 @@ def test_odd_names_stay_valid_toml_and_find_their_column() -> None:
     schema = fw.Schema.parse(text)
     frame = pl.DataFrame({name: [True, False] for name in odd})
     assert schema.encode(frame).tolist() == [[1, 0]] * len(odd)
+
+
+def test_a_public_sample_says_decimal_commas_and_which_columns_have_missing_values() -> None:
+    sample = pl.DataFrame(
+        {
+            "JOB": ["care", "N", "craft", "care"],
+            "KIND": ["other", "N", "a", "a"],
+            "SEX": ["f", "m", "f", "m"],
+            "INCOME": ["100,5", "200,25", "?", "30"],
+        }
+    )
+    text = draft_schema(sample.schema, name="x", sample=sample)
+    tree = tomllib.loads(text)
+    assert tree["decimal"] == ","
+    assert tree["null"] == ["N", "?"]
+    assert tree["columns"]["INCOME"]["rule"] == "INCOME > 100.5"
+    # A category "other" leaves no room for the level of missing values, and a target has none.
+    missing = {name: body["missing"] for name, body in tree["columns"].items()}
+    assert missing == {"JOB": "other", "KIND": "stop", "SEX": "stop", "INCOME": "stop"}
+    assert fw.Schema.parse(text).decimal == ","

@@ -143,7 +143,7 @@ MAY_IMPORT = {
 @pytest.mark.parametrize("package", MAY_IMPORT)
 def test_inner_packages_import_nothing_above_them(package):
     """Counting imports inside functions and for types: the search knows no forecast, the objective no estimates."""
-    free = {package, "errors", "files", "cache", "deferred", "__version__"}
+    free = {package, "errors", "files", "cache", "deferred", "machine_code", "__version__"}
     for path in (ROOT / package).glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.level == 2:

@@ -115,6 +115,11 @@ def read_limits(subject_to: str) -> dict[str, float | Literal["random"]]:
 
     limits: dict[str, float | Literal["random"]] = {}
     for part in names(subject_to):
+        if "<" in part or ">" in part:
+            raise FedwiseError(
+                f"--subject-to must look like eod=0.1,auc=0.8, got '{part}'; write = alone: gaps and losses are at "
+                "most that, other metrics at least"
+            )
         metric, _, text = part.partition("=")
         try:
             limits[metric.strip()] = "random" if text.strip() == "random" else float(text)

@@ -194,7 +194,7 @@ def show(selection: Selection, output: Path | None) -> None:
 
         columns = ("metric", "expected", "random", "all")
         rows = [
-            (parse(m.metric).label, _plain(m.value), _plain(m.random), _plain(m.everyone))
+            (parse(m.metric).label, _plain(m.value) or "not known", _plain(m.random), _plain(m.everyone))
             for m in selection.rehearsal.metrics
         ]
         title = "rehearsal on artificial doubles" + (", cut short" if selection.rehearsal.shortened else "")

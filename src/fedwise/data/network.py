@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import DataError
+from ..machine_code import compiled
 
 Floats = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int16]
@@ -212,7 +212,7 @@ def quantise_tilts(logarithm: Floats) -> npt.NDArray[np.int8]:
     return np.clip(np.round(logarithm / TILT_STEP), -127, 127).astype(np.int8)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _draw(
     at: npt.NDArray[np.int64], cumulative: npt.NDArray[np.float64], uniform: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.int16]:

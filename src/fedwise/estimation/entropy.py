@@ -24,12 +24,13 @@ _SMOOTH = 0.1
 _EMPTY = 60.0
 
 
-def debiased(counts: Floats, scale: float) -> Floats:
+def debiased(counts: Floats, scale: float | Floats) -> Floats:
     """Estimate c·ln c of each count from counts with normal noise of standard deviation `scale`.
 
     The expectation is off by less than 0.18·scale for any c ≥ 0, and less than 0.01·scale above 4·scale.
+    Several scales, of a shape that can be broadcast to that of the counts, are all 0 or all positive.
     """
-    if scale <= 0:
+    if np.max(scale) <= 0:
         return np.asarray(np.where(counts > 0, xlogx(counts) / LOG2E, 0.0))
     nodes, values = _tabulated()
     u = counts / scale
@@ -54,10 +55,11 @@ def _tabulated() -> tuple[Floats, Floats]:
     # Beyond the last node the tail formula holds; below the first one h stays level.
     at = np.clip((u[:, None] + z - _LOW) / _STEP, 0.0, len(nodes) - 1.0)
     left = np.minimum(at.astype(np.int64), len(nodes) - 2)
-    mean = np.zeros((len(u), len(nodes)))
-    lines = np.broadcast_to(np.arange(len(u))[:, None], left.shape)
-    np.add.at(mean, (lines, left), chance * (1.0 - (at - left)))
-    np.add.at(mean, (lines, left + 1), chance * (at - left))
+    cell = (np.arange(len(u))[:, None] * len(nodes) + left).ravel()
+    right_part = chance * (at - left)
+    mean = np.bincount(cell, (chance - right_part).ravel(), len(u) * len(nodes))
+    mean += np.bincount(cell + 1, right_part.ravel(), len(u) * len(nodes))
+    mean = mean.reshape(len(u), len(nodes))
     wanted = u * np.log(np.where(u > 0, u, 1.0))
     weight = np.where(u == 0, _EMPTY, 1.0) ** 0.5
     # Near the tail h is known; elsewhere it is asked to be smooth.
@@ -69,5 +71,6 @@ def _tabulated() -> tuple[Floats, Floats]:
     right = np.concatenate(
         [weight * wanted, np.zeros(int(np.sum(nodes[1:-1] < 6.0))), 30.0 * _tail(nodes[known])]
     )
-    values = np.linalg.lstsq(system, right, rcond=None)[0]
-    return nodes, np.asarray(values, dtype=np.float64)
+    # Of full rank by `bend` and `known`, so that no singular values are needed.
+    turned, triangle = np.linalg.qr(system)
+    return nodes, np.asarray(np.linalg.solve(triangle, turned.T @ right), dtype=np.float64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 import numpy.typing as npt
@@ -62,6 +62,26 @@ class Posterior:
     pool_strength: Floats
     pool_cells: Floats
     gap: Floats
+
+    @classmethod
+    def nothing(cls, layout: Layout, clients: int, pools: int = 1) -> Posterior:
+        """Nothing is uncertain, yet: arrays of zeros to be filled, with the pools as their first axis."""
+        return cls(
+            totals=np.zeros((pools, clients)),
+            marginals=np.zeros((pools, clients, layout.levels)),
+            strength=np.zeros((pools, clients, layout.tables)),
+            direction=np.zeros((pools, layout.cells)),
+            spread=np.zeros((pools, layout.tables)),
+            spread_factor=np.ones((pools, clients)),
+            pool=np.zeros((pools, layout.cells)),
+            pool_strength=np.zeros((pools, layout.tables)),
+            pool_cells=np.zeros((pools, layout.cells)),
+            gap=np.zeros((pools, layout.tables)),
+        )
+
+    def of_pool(self, i: int) -> Posterior:
+        """One pool of `nothing` that was filled."""
+        return Posterior(**{field.name: getattr(self, field.name)[i] for field in fields(self)})
 
 
 @dataclass(frozen=True)

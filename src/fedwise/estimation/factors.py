@@ -85,7 +85,7 @@ def _posterior(x: Floats, d: Floats, model: _Model) -> tuple[Floats, Floats, Flo
     products = (loadings[:, :, None] * loadings[:, None, :]).reshape(-1, rank * rank)
     precision = np.eye(rank) + ((1.0 / whole) @ products).reshape(-1, rank, rank)
     covariance = np.asarray(np.linalg.inv(precision), dtype=np.float64)
-    factors = np.asarray(np.einsum("crs,cs->cr", covariance, (x / whole) @ loadings), dtype=np.float64)
+    factors = np.asarray((covariance @ ((x / whole) @ loadings)[:, :, None])[:, :, 0])
     keep = own / whole
     common = factors @ loadings.T
     mean = np.asarray(common + keep * (x - common), dtype=np.float64)
@@ -94,18 +94,26 @@ def _posterior(x: Floats, d: Floats, model: _Model) -> tuple[Floats, Floats, Flo
 
 
 def _step(x: Floats, d: Floats, model: _Model) -> _Model:
-    """One round of expectation–maximisation; α from the loadings and their uncertainty."""
+    """One round of expectation–maximisation; α from the loadings and their uncertainty.
+
+    The loadings of level m have covariance ψ_m (W + ψ_m diag α)⁻¹ with W the summed second moments of the factors.
+    One basis B makes W and diag α diagonal at once, BᵀWB = diag λ and Bᵀ diag(α) B = I, so that no level needs an
+    inverse of its own: (W + ψ diag α)⁻¹ = B diag(1/(λ + ψ)) Bᵀ.
+    """
     rank = model.loadings.shape[1]
     mean, variance, factors, covariance = _posterior(x, d, model)
     keep = model.own / (model.own + d)
     second = covariance + factors[:, :, None] * factors[:, None, :]
     shared = ((1.0 - keep).T @ second.reshape(-1, rank * rank)).reshape(-1, rank, rank)
-    cross = np.einsum("mr,mrs->ms", model.loadings, shared) + (keep * x).T @ factors
-    whole = second.sum(axis=0)
-    blur = model.own[:, None, None]
-    doubt = blur * np.linalg.inv(whole + blur * np.diag(model.relevance))
-    fitted = np.einsum("mrs,ms->mr", doubt, cross) / model.own[:, None]
+    cross = (model.loadings[:, None, :] @ shared)[:, 0, :] + (keep * x).T @ factors
+    root = np.sqrt(model.relevance)
+    lam, turned = np.linalg.eigh(second.sum(axis=0) / (root[:, None] * root))
+    basis = turned / root[:, None]
+    own = model.own[:, None]
+    shrunk = (cross @ basis) / (lam + own)
+    fitted = shrunk @ basis.T
     left = np.sum(mean**2 + variance, axis=0) - 2.0 * np.sum(fitted * cross, axis=1)
-    left += np.einsum("mr,rs,ms->m", fitted, whole, fitted) + np.einsum("mrs,rs->m", doubt, whole)
-    relevance = len(fitted) / (np.sum(fitted**2, axis=0) + np.einsum("mrr->r", doubt))
+    doubt = own / (lam + own)
+    left += np.sum((shrunk**2 + doubt) * lam, axis=1)
+    relevance = len(fitted) / (np.sum(fitted**2, axis=0) + basis**2 @ doubt.sum(axis=0))
     return _Model(fitted, np.maximum(left / len(x), 1e-3), relevance)

@@ -12,6 +12,8 @@ of the noise in x, so results vary over splits about as they would over releases
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from .estimates import Estimates
@@ -29,14 +31,12 @@ def split_noise(estimates: Estimates, rng: np.random.Generator) -> tuple[Estimat
     scale = estimates.layout.per_cell(estimates.sigmas)
     noise = rng.standard_normal(estimates.released.shape) * scale
     sigmas = estimates.sigmas * np.sqrt(2.0)
-    return (
-        estimated_again(estimates, estimates.released + noise, sigmas),
-        estimated_again(estimates, estimates.released - noise, sigmas),
-    )
+    halves = np.stack([estimates.released + noise, estimates.released - noise])
+    first, second = estimated_again(estimates, halves, sigmas)
+    return first, second
 
 
 def _both(estimates: Estimates, first: JointTables, second: JointTables) -> tuple[Estimates, Estimates]:
-    return (
-        estimated_again(estimates, *first.pairs, joint=first),
-        estimated_again(estimates, *second.pairs, joint=second),
-    )
+    (cells, sigmas), (others, _) = first.pairs, second.pairs
+    made, again = estimated_again(estimates, np.stack([cells, others]), sigmas)
+    return replace(made, joint=first), replace(again, joint=second)

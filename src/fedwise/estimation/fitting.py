@@ -7,9 +7,10 @@ other. A client whose own table is too noisy gets the pool's odds ratios.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import numpy.typing as npt
+
+from ..machine_code import compiled
 
 Floats = npt.NDArray[np.float64]
 
@@ -25,29 +26,30 @@ def fit(tables: Floats, rows: Floats, columns: Floats, *, rounds: int = ROUNDS) 
     Parameters
     ----------
     tables
-        Shape (clients, a, b), or (a, b) for one table that all clients start from. Not negative.
+        Shape (…, a, b), or one that can be broadcast to it: (a, b) for one table that all start from. Not negative.
     rows, columns
-        Shapes (clients, a) and (clients, b): wanted marginals, not negative, equal sums.
+        Shapes (…, a) and (…, b): wanted marginals, not negative, equal sums.
     rounds
         Most times each side is scaled; fewer once columns are right. Rows are scaled last.
 
     Returns
     -------
     fitted
-        Shape (clients, a, b). A row or column that is empty in the table stays empty.
+        Shape (…, a, b). A row or column that is empty in the table stays empty.
     """
-    shape = (rows.shape[0], rows.shape[1], columns.shape[1])
+    shape = (*rows.shape, columns.shape[-1])
     fitted = np.array(np.broadcast_to(tables, shape), dtype=np.float64, order="C")
     return fit_in_place(fitted, np.ascontiguousarray(rows), np.ascontiguousarray(columns), rounds=rounds)
 
 
 def fit_in_place(tables: Floats, rows: Floats, columns: Floats, *, rounds: int = ROUNDS) -> Floats:
-    """`fit` of contiguous tables (clients, a, b), which are overwritten; rows and columns contiguous too."""
-    _fit(tables, rows, columns, rounds, np.empty(columns.shape[1]))
+    """`fit` of contiguous tables (…, a, b), which are overwritten; rows and columns contiguous too."""
+    a, b = tables.shape[-2:]
+    _fit(tables.reshape(-1, a, b), rows.reshape(-1, a), columns.reshape(-1, b), rounds, np.empty(b))
     return tables
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _fit(tables: Floats, rows: Floats, columns: Floats, rounds: int, below: Floats) -> None:
     # Work space `below` comes from the caller, and there is no call of max: each would take a part of the compilation.
     a, b = tables.shape[1], tables.shape[2]
@@ -85,16 +87,23 @@ def margin_factors(table: Floats, carried: Floats) -> tuple[Floats, Floats]:
 
     Solves [[diag p_x, P], [Pᵀ, diag p_y]] · (α, β) = (row sums, column sums) of `carried`. The one
     free constant (α + t, β − t) and empty levels are pinned by a trace of the identity.
+    Tables (…, a, b) give terms (…, a) and (…, b).
     """
-    a, b = table.shape
-    system = np.zeros((a + b, a + b))
-    system[:a, a:], system[a:, :a] = table, table.T
-    np.fill_diagonal(system, np.concatenate([table.sum(axis=1), table.sum(axis=0)]) + 1e-9)
-    both = np.linalg.solve(system, np.concatenate([carried.sum(axis=1), carried.sum(axis=0)]))
-    return both[:a], both[a:]
+    a, b = table.shape[-2:]
+    system = np.zeros((*table.shape[:-2], a + b, a + b))
+    system[..., :a, a:], system[..., a:, :a] = table, np.swapaxes(table, -1, -2)
+    diagonal = np.arange(a + b)
+    system[..., diagonal, diagonal] = _both_sums(table) + 1e-9
+    both = np.asarray(np.linalg.solve(system, _both_sums(carried)[..., None])[..., 0], dtype=np.float64)
+    return both[..., :a], both[..., a:]
+
+
+def _both_sums(tables: Floats) -> Floats:
+    """Row sums, then column sums, of tables (…, a, b)."""
+    return np.concatenate([tables.sum(axis=-1), tables.sum(axis=-2)], axis=-1)
 
 
 def centre(tables: Floats) -> Floats:
     """The interaction part of tables (…, a, b): row means, column means and mean removed."""
-    means: Floats = tables.mean(axis=-1, keepdims=True) + tables.mean(axis=-2, keepdims=True)
-    return np.asarray(tables - means + tables.mean(axis=(-1, -2), keepdims=True), dtype=np.float64)
+    rows, columns = tables.mean(axis=-1, keepdims=True), tables.mean(axis=-2, keepdims=True)
+    return np.asarray(tables - rows - (columns - rows.mean(axis=-2, keepdims=True)), dtype=np.float64)

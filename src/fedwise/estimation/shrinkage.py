@@ -25,6 +25,7 @@ Where there is no noise every step is the identity. Derivation: docs/theory/esti
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,6 +40,7 @@ from .consistency import Parts, join, split, variances
 from .estimates import Posterior
 from .factors import factor_posterior
 from .fitting import ROUNDS, centre, fit
+from .mixture import Mixture, weighted
 
 if TYPE_CHECKING:
     from scipy import special
@@ -80,44 +82,39 @@ def shrink(matrix: npt.ArrayLike, layout: Layout, sigmas: npt.ArrayLike) -> Shru
         Shape (clients, tables), or (tables,) where all clients have the same: noise of each table; all 0 for
         exact counts, which come back unchanged.
     """
-    noise = np.asarray(sigmas, dtype=np.float64)
-    parts, _ = split(matrix, layout, noise)
-    noise = np.broadcast_to(noise, (len(parts.totals), layout.tables))
-    if not noise.any():
-        cells, marginals, totals = join(parts, layout)
-        return Shrunk(cells, marginals, totals, _certain(layout, parts))
-    return _Pool(parts, layout, noise).shrink()
+    parts, _ = split(matrix, layout, sigmas)
+    return _shrunk(parts, layout, np.asarray(sigmas, dtype=np.float64), 1)[0]
 
 
-@dataclass(frozen=True)
-class Mixture:
-    """How much each client counts: its share of the pool (summing to 1), and its weight where τ² is estimated."""
+def shrink_each(matrices: Floats, layout: Layout, sigmas: Floats) -> list[Shrunk]:
+    """`shrink` of several pools of the same clients, shape (pools, clients, cells), with the same noise.
 
-    share: Floats
-    weight: Floats
-
-    def between(self, deviation: Floats, v: Floats) -> Floats:
-        """Between-client variance of each column by the method of moments, never negative.
-
-        The pool mean holds every client, so E d_i² = h_i·τ² + (1 − 2s_i)·v_i + Σ_k s_k² v_k with s the
-        shares and h_i = 1 − 2s_i + Σ_k s_k².
-        """
-        share = self.share[:, None]
-        mean = np.sum(share**2 * v, axis=0)
-        excess = self.weight @ (deviation**2 - (1.0 - 2.0 * share) * v - mean)
-        scale = float(self.weight @ (1.0 - 2.0 * self.share + np.sum(self.share**2)))
-        lone = scale <= 1e-9 * self.weight.sum()  # one client is its own pool
-        return np.zeros_like(excess) if lone else np.maximum(excess / scale, 0.0)
-
-    def spread(self, residual: Floats, pool: Floats, v: Floats) -> float:
-        """Between-client variance of the cells off the direction, as a multiple of their proportion."""
-        top = float(np.sum(self.weight @ ((residual**2 - v) * pool)))
-        bottom = float(self.weight.sum() * np.sum(pool**2))
-        return max(top / bottom, 0.0) if bottom > 0 else 0.0
+    All pools go through every step together. Tables are small, so most of the time of one pool is spent on calling
+    numpy, and ten pools take about three times as long as one.
+    """
+    pools, clients, cells = matrices.shape
+    noise = np.broadcast_to(sigmas, (pools, clients, layout.tables)).reshape(-1, layout.tables)
+    parts, _ = split(matrices.reshape(pools * clients, cells), layout, noise)
+    return _shrunk(parts, layout, np.asarray(sigmas, dtype=np.float64), pools)
 
 
-class _Pool:
-    """The steps of `shrink`, sharing the clients' sizes and the noise."""
+def _shrunk(parts: Parts, layout: Layout, sigmas: Floats, pools: int) -> list[Shrunk]:
+    """Denoised pools of split tables, the clients of one pool after those of another."""
+    clients = len(parts.totals) // pools
+    noise = np.broadcast_to(sigmas, (clients, layout.tables))
+    apart = Parts(
+        parts.totals.reshape(pools, clients),
+        parts.effects.reshape(pools, clients, -1),
+        parts.interactions.reshape(pools, clients, -1),
+    )
+    if noise.any():
+        return _Pools(apart, layout, noise).shrink()
+    each = [Parts(*one) for one in zip(apart.totals, apart.effects, apart.interactions, strict=True)]
+    return [Shrunk(*join(one, layout), Posterior.nothing(layout, clients).of_pool(0)) for one in each]
+
+
+class _Pools:
+    """The steps of `shrink`, sharing the clients' sizes and the noise. The first axis of arrays are the pools."""
 
     def __init__(self, parts: Parts, layout: Layout, sigmas: Floats) -> None:
         self.parts = parts
@@ -125,75 +122,71 @@ class _Pool:
         self.noise = sigmas**2
         self.variances = variances(layout, sigmas)
         self.sizes = positive(parts.totals, self.variances.total)
-        self.share = self.sizes / self.sizes.sum()
+        self.share = _normal(self.sizes)
         self.alike = bool((sigmas == sigmas[:1]).all())
-        self.factor = np.ones(len(self.sizes))
+        self.factor = np.ones_like(self.sizes)
 
-    def shrink(self) -> Shrunk:
-        layout, clients = self.layout, len(self.sizes)
+    def shrink(self) -> list[Shrunk]:
+        layout, (pools, clients) = self.layout, self.sizes.shape
         marginals, uncertain = self._marginals()
-        whole = self.share @ marginals
+        whole = weighted(self.share, marginals)
         cells = self.parts.interactions  # reused: each table is read once, then overwritten
-        posterior = Posterior(
-            totals=self.variances.total.copy(),
-            marginals=uncertain,
-            strength=np.zeros((clients, layout.tables)),
-            direction=np.zeros(layout.cells),
-            spread=np.zeros(layout.tables),
-            spread_factor=self.factor,
-            pool=np.zeros(layout.cells),
-            pool_strength=np.zeros(layout.tables),
-            pool_cells=np.zeros(layout.cells),
-            gap=np.zeros(layout.tables),
-        )
+        posterior = Posterior.nothing(layout, clients, pools)
+        posterior.totals[:] = self.variances.total
+        posterior.marginals[:], posterior.spread_factor[:] = uncertain, self.factor
         for j, (a, b) in enumerate(layout.shapes):
             here = layout.slice(j)
             x, y = layout.sides(j)
-            own = cells[:, here].reshape(clients, a, b)
+            own = cells[:, :, here].reshape(pools, clients, a, b)
             mixture = self._mixture(
-                own.reshape(clients, -1) / self.sizes[:, None],
-                self.noise[:, j] * _free(a, b) / self.sizes**2,
-                self.noise[:, j],
+                own.reshape(pools, clients, -1), self.noise[:, j] * _free(a, b), self.noise[:, j]
             )
-            pooled = whole if self.alike else mixture.share @ marginals
-            pool, uncertain_pool = self._pool_table(j, own, pooled[x], pooled[y], mixture)
-            table = self._client_tables(j, own, pool, marginals[:, x], marginals[:, y], posterior, mixture)
-            cells[:, here] = (table * self.sizes[:, None, None]).reshape(clients, a * b)
-            posterior.pool[here] = pool.ravel()
-            posterior.pool_cells[here] = uncertain_pool.ravel()
-            posterior.pool_strength[j] = float(
-                np.sum(uncertain_pool.ravel() * posterior.direction[here] ** 2)
+            pooled = whole if self.alike else weighted(mixture.share, marginals)
+            pool, uncertain_pool = self._pool_table(j, own, pooled[:, x], pooled[:, y], mixture)
+            table = self._client_tables(
+                j, own, pool, marginals[..., x], marginals[..., y], posterior, mixture
             )
-        return Shrunk(cells, marginals * self.sizes[:, None], self.sizes.copy(), posterior)
+            table *= self.sizes[..., None, None]
+            cells[:, :, here] = table.reshape(pools, clients, a * b)
+            posterior.pool[:, here] = pool.reshape(pools, -1)
+            posterior.pool_cells[:, here] = uncertain_pool.reshape(pools, -1)
+            posterior.pool_strength[:, j] = np.sum(
+                posterior.pool_cells[:, here] * posterior.direction[:, here] ** 2, axis=1
+            )
+        marginals *= self.sizes[..., None]
+        return [
+            Shrunk(cells[i], marginals[i], self.sizes[i].copy(), posterior.of_pool(i)) for i in range(pools)
+        ]
 
     def _marginals(self) -> tuple[Floats, Floats]:
         """Each level's proportion toward the pool's (step 2), and the variance left."""
         mixtures = [self._mixture_of(variable) for variable in range(len(self.layout.sizes))]
         found = [self._levels(variable, mixture) for variable, mixture in enumerate(mixtures)]
         self.factor = self._spread_factor(found)
-        deviation = np.concatenate([own for own, _, _, _ in found], axis=1)
-        noise = np.concatenate([np.broadcast_to(v, own.shape) for own, _, v, _ in found], axis=1)
-        spread = np.concatenate([tau for _, _, _, tau in found])
-        # A prior that is wider by a factor is like noise that is smaller by it.
-        mean, left = factor_posterior(deviation, noise / self.factor[:, None], spread)
-        unsure = np.divide(left, spread, out=np.ones_like(left), where=spread > 0)
-        left *= self.factor[:, None]
-        shrunk = np.empty_like(mean)
-        for variable, (_, pool, _, _) in enumerate(found):
-            here = self.layout.marginal(variable)
-            # Floors lift the rare levels of every client; what is uncertain pays for it.
-            floor = FLOOR * np.minimum(unsure[:, here], 1.0) * pool
-            shrunk[:, here] = agree(
-                pool + mean[:, here], left[:, here], floor, share=mixtures[variable].share, pool=pool
-            )
+        deviation = np.concatenate([own for own, _, _, _ in found], axis=-1)
+        noise = np.concatenate([np.broadcast_to(v, own.shape) for own, _, v, _ in found], axis=-1)
+        spread = np.concatenate([tau for _, _, _, tau in found], axis=-1)
+        shrunk, left = np.empty_like(deviation), np.empty_like(deviation)
+        for i, factor in enumerate(self.factor[..., None]):
+            # A prior that is wider by a factor is like noise that is smaller by it.
+            mean, left[i] = factor_posterior(deviation[i], noise[i] / factor, spread[i])
+            unsure = np.divide(left[i], spread[i], out=np.ones_like(mean), where=spread[i] > 0)
+            left[i] *= factor
+            for variable, (_, pools, _, _) in enumerate(found):
+                here, pool = self.layout.marginal(variable), pools[i]
+                # Floors lift the rare levels of every client; what is uncertain pays for it.
+                floor = FLOOR * np.minimum(unsure[:, here], 1.0) * pool
+                share = mixtures[variable].share[i]
+                shrunk[i, :, here] = agree(
+                    pool + mean[:, here], left[i, :, here], floor, share=share, pool=pool
+                )
         return shrunk, left
 
     def _mixture_of(self, variable: int) -> Mixture:
         """The mixture of clients that a variable's levels are compared with."""
-        levels = self.layout.sizes[variable]
-        own = self.parts.effects[:, self.layout.marginal(variable)] / self.sizes[:, None]
+        here, levels = self.layout.marginal(variable), self.layout.sizes[variable]
         noise = self.variances.effects[:, variable]
-        return self._mixture(own, (1.0 - 1.0 / levels) * noise / self.sizes**2, noise)
+        return self._mixture(self.parts.effects[..., here], (1.0 - 1.0 / levels) * noise, noise)
 
     def _levels(self, variable: int, mixture: Mixture) -> tuple[Floats, Floats, Floats, Floats]:
         """Deviation of a variable's levels from the pool's, the pool's, their noise variance and spread.
@@ -202,29 +195,46 @@ class _Pool:
         """
         levels = self.layout.sizes[variable]
         here = self.layout.marginal(variable)
-        own = self.parts.effects[:, here] / self.sizes[:, None] + 1.0 / levels
-        pool = np.maximum(mixture.share @ own, 0.0)
-        pool = pool / pool.sum() if pool.sum() > 0 else np.full(levels, 1.0 / levels)
-        v = ((1.0 - 1.0 / levels) * self.variances.effects[:, variable] / self.sizes**2)[:, None]
-        return own - pool, pool, v, mixture.between(own - pool, v)
+        own = self.parts.effects[..., here] / self.sizes[..., None] + 1.0 / levels
+        pool = np.maximum(weighted(mixture.share, own), 0.0)
+        total = pool.sum(axis=-1, keepdims=True)
+        pool = np.where(total > 0, pool / np.where(total > 0, total, 1.0), 1.0 / levels)
+        v = ((1.0 - 1.0 / levels) * self.variances.effects[:, variable] / self.sizes**2)[..., None]
+        deviation = own - pool[:, None, :]
+        return deviation, pool, v, mixture.between(deviation, v)
 
-    def _mixture(self, own: Floats, v: Floats, noise: Floats) -> Mixture:
-        """Shares and weights of the clients for proportions `own` (clients, parts) with noise variances `v` (clients,).
+    @cached_property
+    def _by_size(self) -> Mixture:
+        """Every client by its number of records."""
+        squares = self.sizes**2
+        # A few large clients must not decide τ².
+        most = _CAP * np.median(squares, axis=-1, keepdims=True)
+        return Mixture(self.share, np.minimum(squares, most))
+
+    def _mixture(self, counts: Floats, v: Floats, noise: Floats) -> Mixture:
+        """Shares and weights of the clients for `counts` (pools, clients, parts) in proportion to their records.
 
         A client of the least noise counts by its size. With more noise it counts less in the pool, by
         (τ² + v₀)/(τ² + v) with v₀ the variance it would have at the least noise: as in a random-effects mean. Where
         τ² is estimated it counts by the square of that. τ² itself is first estimated from the precise clients.
+
+        Parameters
+        ----------
+        v
+            Shape (clients,): noise variance of the counts.
+        noise
+            Shape (clients,): what it is in proportion to.
         """
-        squares = self.sizes**2
-        weight = np.minimum(squares, _CAP * np.median(squares))  # a few large clients must not decide τ²
         if self.alike:
-            return Mixture(self.share, weight)
+            return self._by_size
         # Written for all noise at once: precision relative to that of the least noise.
         relative = noise.min() / np.where(noise > 0, noise, 1.0)
-        start = Mixture(_normal(self.share * relative), weight * relative**2)
-        spread = float(np.mean(start.between(own - start.share @ own, v[:, None])))
+        start = Mixture(_normal(self.share * relative), self._by_size.weight * relative**2)
+        own, v = counts / self.sizes[..., None], v / self.sizes**2
+        away = own - weighted(start.share, own)[:, None, :]
+        spread = np.mean(start.between(away, v[..., None]), axis=-1, keepdims=True)
         count = np.divide(spread + v * relative, spread + v, out=np.ones_like(v), where=spread + v > 0)
-        return Mixture(_normal(self.share * count), weight * count**2)
+        return Mixture(_normal(self.share * count), self._by_size.weight * count**2)
 
     def _spread_factor(self, found: list[tuple[Floats, Floats, Floats, Floats]]) -> Floats:
         """How much wider than the pool's a client's own spread is: a factor on every τ².
@@ -233,13 +243,14 @@ class _Pool:
         The factor is the client's mean of (d² − v)/τ², each weighted by its precision, drawn to 1 as
         by `_FACTOR_PRIOR` observations.
         """
-        top, bottom, known = (np.zeros(len(self.sizes)) for _ in range(3))
-        for deviation, _, v, tau in found:
+        top, bottom, known = (np.zeros_like(self.sizes) for _ in range(3))
+        for deviation, _, v, spread in found:
+            tau = spread[:, None, :]
             whole = np.asarray(tau + v)
             weight = np.divide(tau, whole**2, out=np.zeros_like(whole), where=whole > 0)
-            top += np.sum(weight * (deviation**2 - v), axis=1)
-            bottom += np.sum(weight * tau, axis=1)
-            known += 0.5 * np.sum(weight * tau, axis=1)
+            top += np.sum(weight * (deviation**2 - v), axis=-1)
+            bottom += np.sum(weight * tau, axis=-1)
+            known += 0.5 * np.sum(weight * tau, axis=-1)
         factor = np.divide(np.maximum(top, 0.0), bottom, out=np.ones_like(top), where=bottom > 0)
         return np.asarray((_FACTOR_PRIOR + known * factor) / (_FACTOR_PRIOR + known))
 
@@ -252,62 +263,66 @@ class _Pool:
         p_xy / (p_x p_y) around 1, so that rare cells, where the noise is largest in proportion, go
         back to independence first.
         """
-        expected = np.outer(x, y)
+        expected = x[:, :, None] * y[:, None, :]
         if self.alike:
-            mean = own.sum(axis=0) / self.sizes.sum()
+            mean = own.sum(axis=1) / self.sizes.sum(axis=1)[:, None, None]
         else:
-            mean = np.tensordot(mixture.share / self.sizes, own, axes=1)
+            mean = association.mixed(mixture.share / self.sizes, own)
         deviation = mean - centre(expected)
         v = self._pool_noise(j, mixture)
+        v_cell = v[:, None, None]
         prior = _scaled_variance(deviation, expected**2, v)
         # A cell far beyond its noise is kept, however unusual it is beside the others.
-        prior += np.maximum(deviation**2 - _DOUBT * v, 0.0)
-        keep = _keep(prior, np.full_like(prior, v))
+        prior += np.maximum(deviation**2 - _DOUBT * v_cell, 0.0)
+        keep = _keep(prior, v_cell)
         table = np.maximum(expected + keep * deviation, FLOOR * (1.0 - keep) * expected)
-        table = fit(table, x[None], y[None], rounds=ROUNDS)[0]
-        goal = association.nats_of_noisy(expected + deviation, x, y, scale=float(np.sqrt(v)))
-        return association.strengthen(table, goal), keep * v
+        table = fit(table, x, y, rounds=ROUNDS)
+        goals = association.nats_of_noisy(expected + deviation, x, y, scale=np.sqrt(v))
+        return association.strengthen(table, goals), keep * v_cell
 
-    def _pool_noise(self, j: int, mixture: Mixture) -> float:
-        """Noise variance of a cell of the pool's proportions in table j, marginals taken out."""
+    def _pool_noise(self, j: int, mixture: Mixture) -> Floats:
+        """Noise variance of a cell of the pool's proportions in table j, marginals taken out. Shape (pools,)."""
         if self.alike:
-            noise = self.noise[0, j] * len(self.sizes) / self.sizes.sum() ** 2
+            noise = self.noise[0, j] * self.sizes.shape[1] / self.sizes.sum(axis=1) ** 2
         else:
-            noise = np.sum(self.noise[:, j] * (mixture.share / self.sizes) ** 2)
-        return float(noise * _free(*self.layout.shapes[j]))
+            noise = np.sum(self.noise[:, j] * (mixture.share / self.sizes) ** 2, axis=1)
+        return np.asarray(noise * _free(*self.layout.shapes[j]))
 
     def _client_tables(
         self, j: int, own: Floats, pool: Floats, x: Floats, y: Floats, posterior: Posterior, mixture: Mixture
     ) -> Floats:
         """Proportions of one table for every client (steps 4 and 5). Fills the posterior of table j."""
-        clients, a, b = own.shape
-        predicted = fit(pool, x, y, rounds=ROUNDS)
-        residual = (own / self.sizes[:, None, None] - centre(predicted)).reshape(clients, a * b)
-        v = (self.noise[:, j] / self.sizes**2)[:, None]
-        direction = association.direction(pool).ravel()
-        along = residual @ direction
-        tau = self.factor[:, None] * mixture.between(along[:, None], v)
-        keep_along = _keep(widened(tau, along[:, None], v), v)
-        residual -= along[:, None] * direction
+        pools, clients, a, b = own.shape
+        flat = (pools, clients, a * b)
+        predicted = fit(pool[:, None], x, y, rounds=ROUNDS)
+        residual = (own / self.sizes[..., None, None] - centre(predicted)).reshape(flat)
+        v = (self.noise[:, j] / self.sizes**2)[..., None]
+        direction = association.direction(pool).reshape(pools, 1, a * b)
+        along = residual @ direction.reshape(pools, a * b, 1)
+        factor = self.factor[..., None]
+        tau = factor * mixture.between(along, v)[:, None, :]
+        keep_along = _keep(widened(tau, along, v), v)
+        residual -= along * direction
         v_cell = v * _free(a, b)
-        spread = mixture.spread(residual, pool.ravel(), v_cell)
-        tau = self.factor[:, None] * spread * pool.ravel()
+        spread = mixture.spread(residual, pool.reshape(pools, -1), v_cell)
+        tau = factor * spread[:, None, None] * pool.reshape(pools, 1, a * b)
         keep_rest = _keep(widened(tau, residual, v_cell), v_cell)
-        rest = (keep_rest * residual).reshape(clients, a, b)
-        moved = predicted + rest + (keep_along * along[:, None] * direction).reshape(clients, a, b)
-        floor = FLOOR * (1.0 - keep_rest).reshape(clients, a, b) * predicted
-        posterior.direction[self.layout.slice(j)] = direction
-        posterior.strength[:, j] = (keep_along * v)[:, 0]
-        posterior.spread[j] = spread
-        table, posterior.gap[j] = self._restore(
+        moved = keep_rest * residual
+        moved += keep_along * along * direction
+        moved = moved.reshape(own.shape) + predicted
+        floor = FLOOR * (1.0 - keep_rest).reshape(own.shape) * predicted
+        posterior.direction[:, self.layout.slice(j)] = direction[:, 0]
+        posterior.strength[:, :, j] = (keep_along * v)[..., 0]
+        posterior.spread[:, j] = spread
+        table, posterior.gap[:, j] = self._restore(
             np.maximum(moved, floor), pool, x, y, v=self._pool_noise(j, mixture),
-            give=1.0 - keep_along[:, 0], share=mixture.share,
+            give=1.0 - keep_along[..., 0], share=mixture.share,
         )  # fmt: skip
         return table
 
     def _restore(
-        self, tables: Floats, pool: Floats, x: Floats, y: Floats, *, v: float, give: Floats, share: Floats
-    ) -> tuple[Floats, float]:
+        self, tables: Floats, pool: Floats, x: Floats, y: Floats, *, v: Floats, give: Floats, share: Floats
+    ) -> tuple[Floats, Floats]:
         """Fit clients' tables to their marginals, and their mixture to the pool's information (step 6).
 
         Counts cannot be negative, so noise raises the near-empty cells of every client and weakens the
@@ -318,18 +333,19 @@ class _Pool:
         """
         fitted = fit(tables, x, y, rounds=ROUNDS)
         pattern = ratio(pool)
-        present = association.nats(np.tensordot(share, fitted, axes=1))
+        present = association.nats(association.mixed(share, fitted))
         gap = association.nats(pool) - present
-        logs = np.log(pattern[pool > 0])
-        error = v * (
-            float(np.sum(np.minimum(logs**2, 9.0))) + _EMPTY_ERROR * float(np.sum(pool < 4.0 * np.sqrt(v)))
-        )
-        believed = max(0.0, 1.0 - error / gap**2) if gap else 0.0
-        if believed == 0.0 or present <= 0.0:
-            return fitted, gap
-        goal = present + believed * gap
-        moved = association.mix_to(fitted, pattern, x, y, share=share, goal=goal, give=give)
-        return moved, (1.0 - believed) * gap
+        logs = np.log(pattern)  # 0 for empty cells
+        low = np.sum(pool < 4.0 * np.sqrt(v)[:, None, None], axis=(1, 2))
+        error = v * (np.sum(np.minimum(logs**2, 9.0), axis=(1, 2)) + _EMPTY_ERROR * low)
+        ratio_of = np.divide(error, gap**2, out=np.ones_like(gap), where=gap != 0)
+        believed = np.where(present > 0.0, np.maximum(1.0 - ratio_of, 0.0), 0.0)
+        goals = present + believed * gap
+        for i in np.flatnonzero(believed).tolist():
+            fitted[i] = association.mix_to(
+                fitted[i], pattern[i], x[i], y[i], share=share[i], goal=float(goals[i]), give=give[i]
+            )
+        return fitted, (1.0 - believed) * gap
 
 
 def positive(totals: Floats, variance: npt.ArrayLike) -> Floats:
@@ -361,7 +377,7 @@ def widened(tau: Floats, deviation: Floats, v: Floats) -> Floats:
 
 
 def _normal(shares: Floats) -> Floats:
-    return np.asarray(shares / shares.sum())
+    return np.asarray(shares / shares.sum(axis=-1, keepdims=True))
 
 
 def _free(a: int, b: int) -> float:
@@ -369,21 +385,24 @@ def _free(a: int, b: int) -> float:
     return (a - 1) * (b - 1) / (a * b)
 
 
-def _scaled_variance(deviation: Floats, scale: Floats, v: float) -> Floats:
-    """Prior variance θ·scale with θ by iterated, precision-weighted moments: E d² = θ·scale + v."""
-    if not scale.any():
-        return np.zeros_like(scale)
-    theta, known, square = 1.0, scale.ravel(), (deviation**2 - v).ravel()
+def _scaled_variance(deviation: Floats, scale: Floats, v: Floats) -> Floats:
+    """Prior variance θ·scale with θ by iterated, precision-weighted moments: E d² = θ·scale + v.
+
+    Shapes (pools, a, b) and (pools,) for the noise variance; one θ for each pool.
+    """
+    pools = len(scale)
+    theta, noise = np.ones((pools, 1)), v[:, None]
+    known, square = scale.reshape(pools, -1), (deviation**2).reshape(pools, -1) - noise
     for _ in range(20):
-        weight = known / (theta * known + v + 1e-300) ** 2
-        weight /= weight.max() + 1e-300
-        bottom = float(np.add.reduce(weight * known))
-        before, theta = theta, 1e-6
-        if bottom > 0:
-            theta = max(float(np.add.reduce(weight * square)) / bottom, 1e-6)
-        if theta == before:
+        weight = known / (theta * known + noise + 1e-300) ** 2
+        weight /= weight.max(axis=1, keepdims=True) + 1e-300
+        bottom = np.add.reduce(weight * known, axis=1, keepdims=True)
+        top = np.add.reduce(weight * square, axis=1, keepdims=True)
+        before = theta
+        theta = np.maximum(np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0), 1e-6)
+        if (theta == before).all():
             break
-    return theta * scale
+    return theta[:, :, None] * scale
 
 
 def _keep(tau: Floats, v: Floats) -> Floats:
@@ -393,19 +412,3 @@ def _keep(tau: Floats, v: Floats) -> Floats:
         return np.asarray(tau / whole)
     top = np.broadcast_to(np.asarray(tau, dtype=np.float64), whole.shape)
     return np.where(np.asarray(v) > 0, np.divide(top, whole, out=np.zeros_like(whole), where=whole > 0), 1.0)
-
-
-def _certain(layout: Layout, parts: Parts) -> Posterior:
-    clients = len(parts.totals)
-    return Posterior(
-        totals=np.zeros(clients),
-        marginals=np.zeros_like(parts.effects),
-        strength=np.zeros((clients, layout.tables)),
-        direction=np.zeros(layout.cells),
-        spread=np.zeros(layout.tables),
-        spread_factor=np.ones(clients),
-        pool=np.zeros(layout.cells),
-        pool_strength=np.zeros(layout.tables),
-        pool_cells=np.zeros(layout.cells),
-        gap=np.zeros(layout.tables),
-    )

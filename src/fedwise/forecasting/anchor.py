@@ -20,10 +20,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from ..machine_code import compiled
 from .design import Design
 from .moments import Moments
 from .sample import Sample
@@ -128,7 +128,7 @@ def fit(design: Design, sample: Sample, *, steps: int = 25) -> tuple[Floats, Flo
     return beta, scores
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def pair_sums(
     ones: npt.NDArray[np.int64], weights: Floats, values: Floats, width: int
 ) -> tuple[Floats, Floats]:
@@ -143,7 +143,7 @@ def pair_sums(
     return gram, weighted
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def level_sums(
     ones: npt.NDArray[np.int64], weights: Floats, values: Floats, width: int
 ) -> tuple[Floats, Floats]:

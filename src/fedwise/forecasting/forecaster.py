@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ..cache import Cache
 from ..errors import FedwiseError, nearest
 from ..estimation.estimates import Estimates
-from ..estimation.redraw import redraw
+from ..estimation.redraw import redraw_each
 from ..objective.metric import Metric
 from ..schema.frame import FrameLike
 from . import kernels
@@ -405,10 +405,14 @@ class Forecaster:
             return np.ones(len(self.estimates.clients))
         return np.asarray(np.mean((self.estimates.sigmas / typical) ** 2, axis=1))
 
-    def _redrawn_rows(self, rng: np.random.Generator) -> Floats:
-        """Rows of the pool as it might have been released with another draw of the noise."""
+    def _redrawn_rows(self, generators: Sequence[np.random.Generator]) -> list[Floats]:
+        """Rows of the pool as it might have been released with other draws of the noise."""
         if self._halves:
-            return np.concatenate([half._redrawn_rows(rng) for half in self._halves], axis=1)
-        counts = consistent_counts(redraw(self.estimates, rng))
-        found = moments(self.design, self.estimates.layout, *counts)
-        return self._rows(found, self._noisiness)
+            halves = [half._redrawn_rows(generators) for half in self._halves]
+            return [np.concatenate(rows, axis=1) for rows in zip(*halves, strict=True)]
+        return [
+            self._rows(
+                moments(self.design, self.estimates.layout, *consistent_counts(again)), self._noisiness
+            )
+            for again in redraw_each(self.estimates, generators)
+        ]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
+
+from ..machine_code import compiled
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -105,7 +106,7 @@ def scorer(
     return Scorer(lookup, np.concatenate(parts), chance[order].astype(np.float32), bounds, threshold, ramp)
 
 
-@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+@compiled(fastmath={"reassoc", "contract", "nsz"})
 def factor(matrix: Floats) -> bool:
     """Cholesky factor in the lower triangle, in place; False where the matrix is not positive definite."""
     p = matrix.shape[0]
@@ -127,7 +128,7 @@ def factor(matrix: Floats) -> bool:
     return True
 
 
-@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+@compiled(fastmath={"reassoc", "contract", "nsz"})
 def substitute(triangle: Floats, right: Floats) -> None:
     """Solve L Lᵀ x = right, in place."""
     p = right.size
@@ -143,7 +144,7 @@ def substitute(triangle: Floats, right: Floats) -> None:
             right[c] -= triangle[i, c] * value
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def solve(solver: Solver, row: Floats, work: Floats, beta: Floats) -> None:
     """The coefficients of one summed row, into `beta`, their scores drawn together by the solver's spread."""
     step_from_anchor(solver, row, work, beta)
@@ -155,7 +156,7 @@ def solve(solver: Solver, row: Floats, work: Floats, beta: Floats) -> None:
         beta[0] += (1.0 - solver.spread) * shift
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def step_from_anchor(solver: Solver, row: Floats, work: Floats, beta: Floats) -> None:
     """β = β₀ + (H + R)⁻¹ g of one summed row, into `beta`.
 
@@ -184,7 +185,7 @@ def step_from_anchor(solver: Solver, row: Floats, work: Floats, beta: Floats) ->
         ridge = max(2.0 * ridge, 1e-6 * records)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def level_scores(projection: Floats, beta: Floats, out: Floats) -> None:
     """Score of each indicator: projection · β."""
     for i in range(projection.shape[0]):
@@ -194,7 +195,7 @@ def level_scores(projection: Floats, beta: Floats, out: Floats) -> None:
         out[i] = total
 
 
-@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+@compiled(fastmath={"reassoc", "contract", "nsz"})
 def fill_table(spec: Scorer, levels: Floats, table: npt.NDArray[np.float32]) -> None:
     """Summed level scores of each entry of the look-up tables, into `table`."""
     for e in range(spec.parts.shape[0]):
@@ -205,7 +206,7 @@ def fill_table(spec: Scorer, levels: Floats, table: npt.NDArray[np.float32]) -> 
         table[e] = total
 
 
-@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+@compiled(fastmath={"reassoc", "contract", "nsz"})
 def score(spec: Scorer, levels: Floats, table: npt.NDArray[np.float32], rates: Floats) -> None:
     """Share of yes in each group and class, into `rates` of shape (groups, 2)."""
     fill_table(spec, levels, table)
@@ -238,7 +239,7 @@ def score(spec: Scorer, levels: Floats, table: npt.NDArray[np.float32], rates: F
         rates[group, 0] = (yes - true) / (count - positive) if count > positive else 0.0
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def batch_rates(solver: Solver, spec: Scorer, sums: Floats) -> Floats:
     """Rates of yes for each summed row. Shape (batch, groups, 2)."""
     p = solver.beta.size

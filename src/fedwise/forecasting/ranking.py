@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from ..machine_code import compiled
 from .kernels import BLOCK, Scorer, Solver, fill_table, level_scores, score, solve
 
 Floats = npt.NDArray[np.float64]
@@ -62,7 +62,7 @@ def costs(scores: Floats, *, logistic: bool) -> tuple[Floats, Floats]:
     return loss, np.stack([chance**2, (1.0 - chance) ** 2])
 
 
-@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+@compiled(fastmath={"reassoc", "contract", "nsz"})
 def count_scores(
     spec: Scorer, bins: Bins, levels: Floats, table: npt.NDArray[np.float32], out: Floats
 ) -> None:
@@ -89,7 +89,7 @@ def count_scores(
                 yes[at] += chance[r]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def rank(counts: Floats, shares: Floats, bins: Bins, rates: Floats, scores: Floats) -> None:
     """Rates at the rate-matched threshold and metrics of scores, from counts by group, class and bin.
 
@@ -133,7 +133,7 @@ def rank(counts: Floats, shares: Floats, bins: Bins, rates: Floats, scores: Floa
                 rates[g, c] /= shares[g, c]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def batch_ranks(
     solver: Solver, spec: Scorer, bins: Bins, shares: Floats, sums: Floats, half: bool
 ) -> tuple[Floats, Floats, Floats]:

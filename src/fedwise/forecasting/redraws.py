@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +17,10 @@ class RedrawCache:
     Parameters
     ----------
     make
-        Rows of one redraw from its generator: shape (clients, width).
+        Rows of redraws from their generators: each of shape (clients, width).
     """
 
-    def __init__(self, make: Callable[[np.random.Generator], Floats]) -> None:
+    def __init__(self, make: Callable[[Sequence[np.random.Generator]], list[Floats]]) -> None:
         self._make = make
         self._seed: int | None = None
         self._rows: list[npt.NDArray[np.float32]] = []
@@ -32,8 +32,11 @@ class RedrawCache:
         with self._lock:
             if seed != self._seed:
                 self._seed, self._rows = seed, []
-            for number in range(len(self._rows), draws):
-                rng = np.random.default_rng([seed & 0xFFFFFFFFFFFFFFFF, 17, number])
-                self._rows.append(self._make(rng).astype(np.float32))
+            missing = range(len(self._rows), draws)
+            if missing:
+                generators = [
+                    np.random.default_rng([seed & 0xFFFFFFFFFFFFFFFF, 17, number]) for number in missing
+                ]
+                self._rows += [rows.astype(np.float32) for rows in self._make(generators)]
             found = self._rows[:draws]
         return np.stack([rows[members].sum(axis=0, dtype=np.float64) for rows in found])

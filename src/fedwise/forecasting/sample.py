@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import FedwiseError
+from ..machine_code import compiled
 from ..objective.tree import strongest_tree
 from ..schema.layout import Layout
 
@@ -115,7 +115,7 @@ def _spread(cumulative: Floats, records: int, rng: np.random.Generator) -> npt.N
     return np.minimum(np.searchsorted(cumulative, ticks), len(cumulative) - 1)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def rake(
     codes: npt.NDArray[np.int16],
     pairs: npt.NDArray[np.int64],

@@ -56,7 +56,9 @@ def informations(tables: Floats) -> Floats:
     counts = np.maximum(tables, 0.0)
     down, across = counts.sum(axis=-1), counts.sum(axis=-2)
     sides = xlogx(down).sum(axis=-1) + xlogx(across).sum(axis=-1)
-    return from_sums(xlogx(counts).sum(axis=(-1, -2)), sides, down.sum(axis=-1))
+    # Cells in one axis: the sum of a table is then the same to the last bit, alone or in a stack.
+    joint = xlogx(counts.reshape(*counts.shape[:-2], -1)).sum(axis=-1)
+    return from_sums(joint, sides, down.sum(axis=-1))
 
 
 def information(

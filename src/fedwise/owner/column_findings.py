@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -12,7 +14,7 @@ from ..errors import DataError
 from ..files import shorten
 from ..schema.cells import has_decimal_commas
 from ..schema.codes import encode_column, missing_values
-from ..schema.column import Column
+from ..schema.column import Column, Role
 from .findings import Finding, from_error, problem, warning
 
 #: Texts that often stand for a missing value, compared without regard to case.
@@ -41,7 +43,7 @@ def find_in_column(column: Column, rows: pl.DataFrame) -> list[Finding]:
     if missing.any() and column.missing == "stop":
         figures = f"{int(missing.sum())} of {len(series)} rows"
         found.append(
-            problem(f"column '{column.name}' has missing values", figures, _other(column, "missing"))
+            problem(f"column '{column.name}' has missing values", figures, _for_missing(column, series))
         )
     try:
         codes = encode_column(tolerant(column), rows)
@@ -62,11 +64,25 @@ def find_in_column(column: Column, rows: pl.DataFrame) -> list[Finding]:
 
 def tolerant(column: Column) -> Column:
     """The column with an extra level for whatever does not fit, so that all of it can be counted."""
-    return msgspec.structs.replace(column, missing="other", unknown="other")
+    found = copy.copy(column)
+    for key in ("missing", "unknown"):
+        # Not by `replace`: a schema may have a level "other" of its own, and then no extra one. Codes are only counted.
+        msgspec.structs.force_setattr(found, key, "other")
+    return found
+
+
+def _for_missing(column: Column, series: pl.Series) -> str:
+    """A target gets no extra class for rows that lack it: they are left out, by a rule that a missing value fails."""
+    if column.role != Role.TARGET or not re.fullmatch(r"[A-Za-z_]\w*", series.name):
+        return _other(column, "missing")
+    rule = f"{series.name} > -1e12" if series.dtype.is_numeric() else f"{series.name} != ''"
+    leave = "leave such rows out by a rule that all others meet, at the top of the schema"
+    return f'clean the data, or {leave}: where = ["{rule}"]'
 
 
 def _other(column: Column, key: str) -> str:
-    return f'clean the data, or write for [columns."{column.name}"]: {key} = "other"'
+    rename = 'rename its level "other" and ' if "other" in (column.levels or ()) else ""
+    return f'clean the data, or {rename}write for [columns."{column.name}"]: {key} = "other"'
 
 
 def _top(values: pl.Series) -> tuple[str, list[str]]:
@@ -77,10 +93,15 @@ def _top(values: pl.Series) -> tuple[str, list[str]]:
 
 
 def _text_for_numbers(column: Column, series: pl.Series) -> Finding:
-    if has_decimal_commas(series):
-        cure = 'write at the top of the schema: decimal = ","'
-        return problem(f"column '{column.name}' has decimal commas", cure=cure)
     text = series.str.strip_chars()
+    codes = text.filter(text.str.to_lowercase().is_in(COMMON_CODES))
+    if has_decimal_commas(text.filter(~text.is_in(codes.implode()))):
+        cure = 'write at the top of the schema: decimal = ","'
+        if len(codes):
+            shown, values = _top(codes)
+            cure = f"{cure}\n{_null_line(column, values)}"
+            return problem(f"column '{column.name}' has decimal commas, and text", shown, cure)
+        return problem(f"column '{column.name}' has decimal commas", cure=cure)
     stray = text.filter(text.cast(pl.Float64, strict=False).is_null() & text.is_not_null())
     shown, values = _top(stray)
     figures = f"{len(stray)} of {len(series)} rows: {shown}"
@@ -107,7 +128,7 @@ def _in_rule(column: Column, rows: pl.DataFrame) -> list[Finding]:
     met, lost = float((codes == 1).mean()), int((codes == 2).sum())
     if lost and column.missing == "stop":
         says = f"rule '{column.rule}' reads missing values"
-        found.append(problem(says, f"{lost} of {len(codes)} rows", _other(column, "missing")))
+        found.append(problem(says, f"{lost} of {len(codes)} rows", _for_missing(column, source)))
     if met < _RARE or met > 1 - _RARE:
         says = f"rule '{column.rule}' is met by nearly all rows or by nearly none"
         figures = f"{met:.1%} of {len(codes)} rows"

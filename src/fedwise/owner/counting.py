@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from ..machine_code import compiled
 
-@numba.njit(cache=True, nogil=True)
+
+@compiled()
 def count_pairs(
     codes: npt.NDArray[np.int16],
     pairs: npt.NDArray[np.int64],

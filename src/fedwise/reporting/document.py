@@ -30,7 +30,7 @@ from ..view.forecasts import forecaster, measures
 from ..view.outcomes import GAPS, METRICS, Measure, Runs, TrainingOutcome, outcome_of
 from ..view.people import Attribute, attributes_of
 from ..view.promise import Promise, TrainingPrivacy, promise_of
-from ..view.rehearsals import RehearsalSummary, rehearsal_of
+from ..view.rehearsals import RehearsalSummary, quick_rehearsal_of, rehearsal_of
 from ..view.state_map import Tile, tile_map, tiles
 from ..view.subject import Subject, subject_of
 from ..view.tables import AlternativeRow, AuditRow, ClientRow, GroupRow, SizeRow
@@ -162,6 +162,9 @@ class Report:
             differences=differences,
         )
         found, shown = _forecast(forecast, estimates, model, selection)
+        rehearsed = quick_rehearsal_of(selection, evidence.plan, pool.label if pool is not None else "")
+        if rehearsal is not None:
+            rehearsed = rehearsal_of(rehearsal, list(selection.clients))
         return cls(
             _values(
                 selection,
@@ -169,7 +172,7 @@ class Report:
                 frontier=_size_rows(pool, selection, frontier),
                 forecast=shown,
                 trade_offs=of_forecast(found, selection.clients, seed=selection.seed),
-                rehearsal=rehearsal_of(rehearsal, list(selection.clients)) if rehearsal is not None else None,
+                rehearsal=rehearsed,
                 imprint=imprint or Imprint(),
             )
         )

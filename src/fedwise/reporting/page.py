@@ -190,7 +190,9 @@ def _forecast_rows(v: ReportValues, labels: Sequence[str]) -> list[tuple[str, fl
 
 def _rehearsal_rows(v: ReportValues, labels: Sequence[str]) -> list[tuple[str, float, str, float, str]]:
     """What was rehearsed, its interval, and what the chosen federation reached when it was trained."""
-    if v.training is None or v.rehearsal is None or not v.rehearsal.same or not labels:
+    if v.training is None or v.rehearsal is None or not labels:
+        return []
+    if v.rehearsal.quick or not v.rehearsal.same:
         return []
     reached = {(m.metric, m.attribute): m.value for m in v.training.final if m.label == labels[0]}
     found = []

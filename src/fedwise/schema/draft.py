@@ -65,15 +65,19 @@ def draft_schema(types: Mapping[str, pl.DataType], *, name: str, sample: pl.Data
     used = {c: kind for c, kind in types.items() if c not in left}
     target, sure = _target(list(used))
     codes = _codes(sample) if sample is not None else []
+    decimal = "," if sample is not None and _decimal_commas(sample, codes) else "."
     lines = [_HEADER if sample is None else _PUBLIC, f'name = "{_safe(name)}"']
     if sample is None:
         listed = ", ".join(f'"{code}"' for code in ("N", "?", "-9"))
         lines.append(
             f"# null = [{listed}]    # codes that stand for a missing value anywhere: keep those of your data"
         )
+        lines.append('# decimal = ","    # where numbers are written as 12,5')
     elif codes:
         null = format_toml({"null": codes}).rstrip("\n")
         lines.append(f"{null}    # found in the sample; they stand for a missing value")
+    if decimal == ",":
+        lines.append('decimal = ","    # as in the sample: the mark inside numbers')
     lines.append('# where = ["AGE >= 18"]    # rows that are counted; all others are left out')
     lines += [f"# {_safe(column)} is left out: {why}" for column, why in left.items()]
     taken: set[str] = set()
@@ -86,8 +90,8 @@ def draft_schema(types: Mapping[str, pl.DataType], *, name: str, sample: pl.Data
         if safe != column:
             lines.append(format_toml({"source": [column]}).rstrip("\n") + "    # its name in the data")
         own = None if sample is None else sample.get_column(column)
-        lines.append(_domain(kind) if own is None else _sampled(own, codes, target=column == target))
-        lines.append('missing = "stop"    # or "other": an extra level for missing values')
+        lines.append(_domain(kind) if own is None else _sampled(own, codes, decimal, target=column == target))
+        lines.append(_missing(own, codes, target=column == target))
         lines.append('unknown = "stop"    # or "other": an extra level for values outside the domain')
     return "\n".join(lines) + "\n"
 
@@ -141,10 +145,31 @@ def _codes(sample: pl.DataFrame) -> list[str]:
     return list(found)
 
 
-def _sampled(series: pl.Series, codes: list[str], *, target: bool) -> str:
+def _decimal_commas(sample: pl.DataFrame, codes: list[str]) -> bool:
+    """Whether some column of text holds numbers once commas are decimal marks,."""
+    return any(
+        as_numbers(series, codes, ".") is series and as_numbers(series, codes, ",") is not series
+        for series in sample
+        if series.dtype == pl.String
+    )
+
+
+def _missing(sample: pl.Series | None, codes: list[str], *, target: bool) -> str:
+    """What happens to missing values: an extra level where a public sample has some. A target has no such level."""
+    if sample is not None and not target:
+        text = sample.cast(pl.String).str.strip_chars()
+        taken = text.is_in(["other"]).any()  # a category of that name leaves no room for the extra level
+        if text.is_in([*codes, ""]).fill_null(True).any() and not taken:
+            return (
+                'missing = "other"    # the sample has some: they are an extra level; or "stop" the release'
+            )
+    return 'missing = "stop"    # or "other": an extra level for missing values'
+
+
+def _sampled(series: pl.Series, codes: list[str], decimal: str, *, target: bool) -> str:
     """A domain from public values: the levels where they are few, quantiles otherwise."""
     if series.dtype == pl.String:
-        series = as_numbers(series, codes, ".")
+        series = as_numbers(series, codes, decimal)
     if series.dtype == pl.Boolean:
         return "levels = [0, 1]    # no, yes"
     if series.dtype.is_numeric():

@@ -176,6 +176,7 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
             if isinstance(body.get("source"), str):
                 body = {**body, "source": [body["source"]]}
             rows.append({"name": name, **body})
+        _refuse_unfilled(rows, where)
         _resolve(rows, where)
         try:
             return msgspec.convert({**tree, "columns": rows}, cls)
@@ -344,6 +345,17 @@ def _check_schema(schema: Schema) -> None:
         raise SchemaError('schema decimal must be a point or a comma; write decimal = ","')
     parts = [part for column in schema.columns for part in column.parts]
     check_null(schema.null, [part for part in parts if part.null is None])
+
+
+def _refuse_unfilled(rows: list[dict[str, Any]], where: str) -> None:
+    """Say at once which columns of a draft are still to be filled in."""
+    empty = [f"'{shorten(row['name'])}'" for row in rows if [] in (row.get("levels"), row.get("bins"))]
+    if empty:
+        what = "column" if len(empty) == 1 else "columns"
+        raise SchemaError(
+            f"{where}: {what} {', '.join(empty)} must have at least 1 level, got an empty list; fill in levels or bins "
+            "from public knowledge (a form, a data dictionary), or delete a column that is not needed"
+        )
 
 
 def _resolve(rows: list[dict[str, Any]], where: str) -> None:

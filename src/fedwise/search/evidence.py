@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ..estimation import uncertainty
 from ..estimation.estimates import Estimates
-from ..estimation.redraw import redrawn
+from ..estimation.redraw import redraws as redraws_of
 from ..objective.weights import Weights
 from .annealing import Annealing
 from .constraints import Limits
@@ -182,10 +182,9 @@ def frequency(
     mine = original.loss(outcome.members)
     short = Annealing(chains=1, steps=1000)
     made = 0
-    for number in range(redraws):
+    for number, again in enumerate(redraws_of(estimates, seed, range(redraws))):
         if control.stopped():
             break
-        again = redrawn(estimates, seed, number)
         problem = Problem.of(again, PFL(weights))
         found = short.search(problem, limits, k, seed=seed + number + 1, control=control)
         warm = descend(problem, limits, outcome.members, control=control)

@@ -24,7 +24,9 @@ def still_falling(metrics: pl.DataFrame) -> str | None:
     fall = (losses[before] - losses[-1]) / losses[-1]
     if fall <= _FALL:
         return None
+    count = rounds[-1] - rounds[before]
+    when = "in the last round" if count == 1 else f"over the last {count} rounds"
     return (
-        f"stopped before convergence: the loss still fell by {fall:.1%} over the last {rounds[-1] - rounds[before]} "
-        "rounds; train for more rounds, or with a larger learning rate"
+        f"stopped before convergence: the loss still fell by {fall:.1%} {when}; "
+        "train for more rounds, or with a larger learning rate"
     )

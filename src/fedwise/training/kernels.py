@@ -13,16 +13,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
+
+from ..machine_code import compiled
 
 Floats32 = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
 
 #: No reassociation and no assumption about NaN: results are the same on every call, and a diverging
 #: run shows itself. ``contract`` only lets a product and a sum become one instruction.
-_compile: Any = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "nsz", "arcp"})
+_compile: Any = compiled(error_model="numpy", fastmath={"contract", "nsz", "arcp"})
 
 
 @_compile

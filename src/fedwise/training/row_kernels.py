@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
+
+from ..machine_code import compiled
 
 Floats32 = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
@@ -20,7 +21,7 @@ Ints = npt.NDArray[np.int64]
 #: No assumption about NaN and infinity, and no reassociation: with it ``x − x`` may become 0, and by that
 #: the compiler's own test for a finite number would call NaN one. Norms are compared with `_HUGE` for this
 #: reason: NaN fails every comparison.
-_compile: Any = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "nsz"})
+_compile: Any = compiled(error_model="numpy", fastmath={"contract", "nsz"})
 _HUGE = 1e300
 
 
