@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -20,9 +21,9 @@ def by_hand(draws: int, seed: int) -> np.ndarray:
 def test_more_draws_continue_from_fewer() -> None:
     made: list[int] = []
 
-    def make(rng: np.random.Generator) -> np.ndarray:
-        made.append(1)
-        return rng.normal(size=(3, 4))
+    def make(generators: Sequence[np.random.Generator]) -> list[np.ndarray]:
+        made.extend(1 for _ in generators)
+        return [rng.normal(size=(3, 4)) for rng in generators]
 
     cache = RedrawCache(make)
     np.testing.assert_allclose(cache.sums(MEMBERS, draws=2, seed=5), by_hand(2, 5), rtol=1e-5)
@@ -34,7 +35,9 @@ def test_more_draws_continue_from_fewer() -> None:
 
 
 def test_threads_that_ask_at_once_get_one_answer() -> None:
-    cache = RedrawCache(lambda rng: np.sort(rng.normal(size=(3, 40_000)), axis=1)[:, :4])
+    cache = RedrawCache(
+        lambda generators: [np.sort(rng.normal(size=(3, 40_000)), axis=1)[:, :4] for rng in generators]
+    )
     with ThreadPoolExecutor(4) as threads:
         found = list(threads.map(lambda _: cache.sums(MEMBERS, draws=6, seed=1), range(8)))
     for other in found[1:]:
