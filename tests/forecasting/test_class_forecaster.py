@@ -16,7 +16,6 @@ from fedwise.forecasting import (
     Labels,
     Settings,
     effects,
-    front,
     names_for,
     with_forecast,
 )
@@ -199,7 +198,6 @@ def test_select_by_a_metric_of_classes_under_a_limit() -> None:
     assert set(chosen.clients) == {f"c{i}" for i in best}
     assert {one.metric for one in chosen.forecast} == set(names_for(Labels.of(pool.schema)))
     assert effects(found, ["c0", "c1"], metric="macro_f1", orders=4)
-    assert front(found, 2, metric="macro_f1", gap="eod", points=2)
 
 
 def test_select_by_the_error_of_a_number() -> None:
