@@ -18,7 +18,7 @@ Lines are written as they come; a run that was stopped goes on. `--choices` writ
 degrees of skew, and trains nothing.
 
 Extractor and number of codes were chosen on seeds 0 to 2, the rule about lacking classes and the training on seeds from
-100 on; seeds 10 to 14 are reported.
+100 on; docs/how-to/images.md says which seeds are reported, and in which order they were run.
 """
 
 from __future__ import annotations
