@@ -44,10 +44,10 @@ def changed(old: str, new: str) -> fw.Schema:
         (
             fw.Schema.parse(
                 '[columns.A]\nrole = "feature"\nlevels = [0, 1]\n'
-                '[columns.T]\nrole = "target"\nlevels = [0, 1, 2]\n'
+                '[columns.T]\nrole = "target"\nlevels = [0, 1, 2]\nunknown = "other"\n'
             ),
             {},
-            "must have two levels to be forecast, got 3",
+            "must have at least two levels, all of them declared, to be forecast",
         ),
         (
             fw.Schema.parse(

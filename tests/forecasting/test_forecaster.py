@@ -124,7 +124,7 @@ def test_standard_errors_match_the_spread_over_releases(estimator: str) -> None:
     found = []
     for seed in range(1, 65):
         counts = consistent_counts(release(codes, estimator, seed))
-        rows = first._rows(moments(first.design, first.estimates.layout, *counts), np.ones(5))
+        rows = first._rows(moments(first.design, first.estimates.layout, *counts))
         found.append(first.values(rows[[0, 1]].sum(axis=0)[None])[0])
     spread = np.std(found, axis=0, ddof=1)
     for name in ("balanced_accuracy", "f1", "positive_rate"):

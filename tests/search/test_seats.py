@@ -105,3 +105,45 @@ def test_the_size_of_a_federation_is_shown() -> None:
     chosen = fw.select(pool, 3)
     assert chosen.records == pytest.approx(27_000, rel=0.02)
     assert ("records", f"about {chosen.records:,.0f}") in chosen.rows()
+
+
+def _by_class(rng: np.random.Generator, lacks: int | None) -> np.ndarray:
+    """A target of four classes, each told by a feature; one class may be missing."""
+    share = np.full(4, 0.25)
+    if lacks is not None:
+        share[lacks] = 0.0
+    label = rng.choice(4, 3000, p=share / share.sum())
+    feature = np.where(rng.random(3000) < 0.7, label, rng.integers(0, 4, 3000))
+    return np.stack([feature, label]).astype(np.int16)
+
+
+def test_a_client_that_lacks_a_class_is_named_and_left_out_while_others_are_left() -> None:
+    schema = fw.Schema.parse(
+        '[columns.A]\nrole = "feature"\nlevels = [0, 1, 2, 3]\n'
+        '[columns.T]\nrole = "target"\nlevels = ["a", "b", "c", "d"]\n'
+    )
+    plan = fw.plan(schema, 1.0)
+    names, rows = [f"c{i:02}" for i in range(12)], []
+    for i in range(12):
+        rng = np.random.default_rng([17, i])
+        tables = count(_by_class(rng, {3: 1, 7: 2}.get(i)), plan.layout)
+        rows.append(np.asarray(add_simulated_noise(tables, plan.sigmas, rng)))
+    pool = Pool(tuple(names), plan, np.stack(rows), simulated=True)
+    cards = fw.quality(pool)
+    assert {name: entry.details for name, card in cards.items() for entry in card.lacks} == {
+        "c03": ("b",),
+        "c07": ("c",),
+    }
+    assert not cards["c03"].suspect
+    assert "no more records of class b of T than noise" in cards["c03"].verdict
+    rules, notes = seat(Constraints(exclude_suspect=True), pool, 4)
+    assert {"c03", "c07"} <= set(rules.exclude)
+    assert any(
+        "2 lacking a class (c07, c03)" in note or "2 lacking a class (c03, c07)" in note for note in notes
+    )
+    everybody, _ = seat(Constraints(exclude_suspect=True), pool, 12)
+    assert everybody.exclude == ()
+    unasked, _ = seat(Constraints(), pool, 4)
+    assert unasked.exclude == ()
+    included, _ = seat(Constraints(exclude_suspect=True, include=("c03",)), pool, 4)
+    assert "c03" not in included.exclude

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
+import polars as pl
 import pytest
 
 import fedwise as fw
 from conftest import make_people
+from fedwise.cli.main import main
 from fedwise.cli.search_options import forecast_objective
 from fedwise.forecasting import with_forecast
 from fedwise.search import Selection
@@ -67,3 +70,40 @@ def test_the_search_does_not_forecast(pool: fw.Pool, old: dict[str, object]) -> 
 def test_wrong_options_say_what_to_write(maximise: str | None, limits: str, message: str) -> None:
     with pytest.raises(fw.FedwiseError, match=message):
         forecast_objective(maximise, limits)
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "metric"),
+    [
+        ('levels = ["a", "b", "c"]', ["--maximise", "macro_f1", "--subject-to", "eod[b]=0.9"], "recall[c]"),
+        ('bins = [0, 1, 2, 3]\nmodel = "scaled"', ["--maximise", "rmse"], "mae_gap"),
+    ],
+)
+def test_the_command_forecasts_any_target(
+    target: str,
+    options: list[str],
+    metric: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    schema = fw.Schema.parse(
+        '[columns.A]\nrole = "feature"\nlevels = [0, 1, 2]\n[columns.S]\nrole = "sensitive"\nlevels = [0, 1]\n'
+        f'[columns.T]\nrole = "target"\n{target}\n'
+    )
+    plan = fw.plan(schema, 5.0)
+    for i in range(4):
+        rng = np.random.default_rng(i)
+        a, s = rng.integers(0, 3, 600), rng.integers(0, 2, 600)
+        t = np.clip(a + rng.integers(-1, 2, 600), 0, 2)
+        label = np.array(["a", "b", "c"])[t] if "levels" in target else t + 0.5
+        frame = pl.DataFrame({"A": a, "S": s, "T": label})
+        fw.release(plan, frame, client=f"c{i}", simulated=True, seed=1).save(tmp_path / f"c{i}.release.json")
+    words = ["fedwise", "select", str(tmp_path), "-k", "2", "--evidence", "none", *options, "--json"]
+    monkeypatch.setattr("sys.argv", words)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    found = json.loads(capsys.readouterr().out)
+    assert found["objective"] == "forecast"
+    assert metric in {one["metric"] for one in found["forecast"]}

@@ -37,6 +37,7 @@ from ..view.pool_rows import pool_rows
 from ..view.promise import promise_of
 from ..view.rehearsals import RehearsalSummary, rehearsal_of
 from ..view.tables import GroupRow, SizeRow
+from .choices import forecast_choices
 from .question import Question
 from .rows import SharedRows
 
@@ -52,13 +53,6 @@ SEED = 0
 LARGEST = 20
 _LARGE = 400
 _FEW = (1, 2, 3, 5, 8, 12, 16, 20)
-#: Metrics of the forecast that may be the objective, with their words; their limits are set by attribute.
-OBJECTIVES = {
-    "auc": "AUC, forecast",
-    "balanced_accuracy@rate": "Balanced accuracy, rate-matched, forecast",
-    "balanced_accuracy": "Balanced accuracy, forecast",
-    "f1": "F1, forecast",
-}
 _OBJECTIVES_KEPT = 4
 _SEATS_KEPT = 64
 #: Pages and full answers remembered.
@@ -125,7 +119,7 @@ class Session:
             "releases": self.releases,
             "clients": msgspec.to_builtins(pool_rows(self.pool, self.estimates, self.alone)),
             "attributes": [plan.schema.names[i] for i in plan.schema.sensitive],
-            "objectives": OBJECTIVES,
+            **forecast_choices(plan.schema),
             "quality": self._quality(),
         }
 

@@ -16,8 +16,11 @@ from ..estimation.estimates import Estimates
 from ..schema.frame import FrameLike
 from ..search.problem import Objective
 from ..search.selection import ForecastValue, Selection
+from .class_metrics import names_for
 from .design import Design
-from .forecaster import Federation, Forecaster
+from .forecaster import Forecaster
+from .labels import Labels
+from .members import Federation
 from .metrics import ALL, GAPS, NAMES, Metrics
 from .objective import Forecast
 from .settings import Prediction, Settings
@@ -31,12 +34,14 @@ __all__ = [
     "Effect",
     "Forecast",
     "Forecaster",
+    "Labels",
     "Metrics",
     "Prediction",
     "Settings",
     "TradeOff",
     "effects",
     "front",
+    "names_for",
     "predict",
     "with_forecast",
 ]
@@ -78,5 +83,7 @@ def with_forecast(
         estimates = pool if isinstance(pool, Estimates) else estimate(pool, selection.estimator)
         made = Forecaster(estimates, settings=Settings.for_model(model))
     found = made.predict(selection.clients, seed=selection.seed)
-    values = tuple(ForecastValue(name, found.metrics.value(name), found.std_errors.get(name)) for name in ALL)
+    values = tuple(
+        ForecastValue(name, found.metrics.value(name), found.std_errors.get(name)) for name in made.names
+    )
     return msgspec.structs.replace(selection, forecast=values)

@@ -66,6 +66,16 @@ class Anchor:
         )
 
     @classmethod
+    def regression(cls, design: Design, pool: Moments) -> Anchor:
+        """The pool's own linear model, from which a step of any federation is exact: g = b − G·β₀."""
+        project = design.projection
+        penalty = np.full(design.inputs, _RIDGE * float(pool.totals))
+        penalty[0] = 1e-9 * float(pool.totals)
+        beta = np.linalg.solve(project.T @ pool.gram @ project + np.diag(penalty), pool.cross @ project)
+        fitted = np.tile(project @ beta, (design.width, 1))
+        return cls(np.asarray(beta, dtype=np.float64), np.ones((design.width, design.width)), fitted)
+
+    @classmethod
     def logistic(cls, design: Design, sample: Sample, pool: Moments) -> Anchor:
         """Fit the pool's logistic model on the sample, and the approximations around it.
 
@@ -78,23 +88,8 @@ class Anchor:
         mean = weighted[0, 0]
         # Cells the sample has hardly seen fall back to the mean curvature.
         curvature = (weighted + 2e-4 * mean) / (gram + 2e-4)
-        ridge = np.full(design.width, 1e-6)
-        ridge[0] = 1e-12
-        moment = np.zeros(design.width)
-        np.add.at(moment, ones, (sample.weights * chance)[:, None])
-        common = np.linalg.solve(gram + np.diag(ridge), moment)
-        rest = chance - common[ones].sum(axis=1)
-        fitted = np.tile(common, (design.width, 1))
-        if design.width <= _MAX_TENSOR:
-            tensor, right = level_sums(ones, sample.weights, rest, design.width)
-            ridge = np.full(design.width, _LEVEL_RIDGE)
-            ridge[0] = 1e-9
-            tensor[:, range(design.width), range(design.width)] += ridge
-            fitted += np.linalg.solve(tensor, right[:, :, None])[:, :, 0]
-        # Centre: what the pool's own gradient lacks is spread over the records of the level.
-        gradient = pool.cross - (fitted * pool.gram).sum(axis=1)
-        seen = pool.gram[0] > 1e-6 * pool.totals
-        fitted[seen, 0] += gradient[seen] / pool.gram[0][seen]
+        fitted = additive(ones, sample.weights, chance[:, None], gram)[0]
+        centred(fitted, pool.cross, pool)
         return cls(beta, curvature, fitted)
 
     def gradient(self, found: Moments) -> Floats:
@@ -105,14 +100,20 @@ class Anchor:
         """Σ z zᵀ p₀(1 − p₀), shape (..., width, width)."""
         return np.asarray(self.curvature * found.gram, dtype=np.float64)
 
+    def rows(self, design: Design, found: Moments) -> tuple[Floats, Floats]:
+        """Lower triangle of the curvature and gradient, of the model's inputs: (..., triangle) and (..., inputs)."""
+        project = design.projection
+        hessian = project.T @ self.hessian(found) @ project
+        low = np.tril_indices(design.inputs)
+        return hessian[..., low[0], low[1]], self.gradient(found) @ project
+
 
 def fit(design: Design, sample: Sample, *, steps: int = 25) -> tuple[Floats, Floats]:
     """Ridge logistic regression on a weighted sample by Newton's method: coefficients and scores."""
     inputs = design.matrix(sample.codes)
     labels = sample.codes[design.schema.target].astype(np.float64)
     beta = np.zeros(design.inputs)
-    penalty = np.full(design.inputs, _RIDGE)
-    penalty[0] = 1e-9
+    penalty = penalties(design.inputs)
     scores = np.zeros(len(labels))
     for _ in range(steps):
         chance = 1.0 / (1.0 + np.exp(-scores))
@@ -126,6 +127,55 @@ def fit(design: Design, sample: Sample, *, steps: int = 25) -> tuple[Floats, Flo
         if np.abs(step).max() < 1e-8:
             break
     return beta, scores
+
+
+def penalties(inputs: int) -> Floats:
+    """Ridge of the pool's own fit for each input; the intercept, which comes first, is free."""
+    penalty = np.full(inputs, _RIDGE)
+    penalty[0] = 1e-9
+    return penalty
+
+
+def additive(ones: npt.NDArray[np.int64], weights: Floats, values: Floats, gram: Floats) -> Floats:
+    """Additive functions of the indicators that fit `values` among the records of each level.
+
+    Parameters
+    ----------
+    ones
+        Shape (records, variables + 1): the indicators of each record.
+    values
+        Shape (records, outputs).
+    gram
+        Shape (width, width): Σ w z zᵀ of the records.
+
+    Returns
+    -------
+    Floats
+        Shape (outputs, width, width): row a of each is c_a.
+    """
+    width = len(gram)
+    ridge = np.full(width, 1e-6)
+    ridge[0] = 1e-12
+    level = np.full(width, _LEVEL_RIDGE)
+    level[0] = 1e-9
+    out = np.empty((values.shape[1], width, width))
+    for c, value in enumerate(values.T):
+        moment = np.zeros(width)
+        np.add.at(moment, ones, (weights * value)[:, None])
+        common = np.linalg.solve(gram + np.diag(ridge), moment)
+        out[c] = np.tile(common, (width, 1))
+        if width <= _MAX_TENSOR:
+            tensor, right = level_sums(ones, weights, value - common[ones].sum(axis=1), width)
+            tensor[:, range(width), range(width)] += level
+            out[c] += np.linalg.solve(tensor, right[:, :, None])[:, :, 0]
+    return out
+
+
+def centred(fitted: Floats, cross: Floats, pool: Moments) -> None:
+    """Spread what the pool's own gradient lacks over the records of each level. In place."""
+    gradient = cross - (fitted * pool.gram).sum(axis=1)
+    seen = pool.gram[0] > 1e-6 * pool.totals
+    fitted[seen, 0] += gradient[seen] / pool.gram[0][seen]
 
 
 @compiled()

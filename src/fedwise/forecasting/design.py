@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ..errors import FedwiseError, nearest
 from ..schema.layout import Layout
 from ..schema.schema import Column, Schema
+from .labels import Labels, edges_of, scale_of
 
 Floats = npt.NDArray[np.float64]
 Coding = Literal["one-hot", "schema"]
@@ -38,12 +39,15 @@ class Design:
         Shape (1 + Σ levels of `variables`, inputs). The first input is the intercept.
     attribute
         Position of the sensitive attribute whose groups are compared, or ``None``.
+    labels
+        What the model is to tell.
     """
 
     schema: Schema
     variables: tuple[int, ...]
     projection: Floats
     attribute: int | None
+    labels: Labels
 
     @classmethod
     def of(
@@ -78,11 +82,7 @@ class Design:
         """
         if coding not in ("one-hot", "schema"):
             raise FedwiseError(f"coding must be 'one-hot' or 'schema', got '{coding}'")
-        if schema.columns[schema.target].size != 2:
-            raise FedwiseError(
-                f"target '{schema.columns[schema.target].name}' must have two levels to be forecast, "
-                f"got {schema.columns[schema.target].size}; forecast one class against the rest"
-            )
+        labels = Labels.of(schema)
         seen = [*schema.features, *(schema.sensitive if use_sensitive else ())]
         compared = _position(schema, attribute)
         variables = tuple(v for v in seen if schema.columns[v].model != "drop")
@@ -103,7 +103,7 @@ class Design:
                 inputs.append(np.zeros(width))
                 inputs[-1][first : first + len(counts)] = line
             first += schema.sizes[v]
-        return cls(schema, variables, np.stack([intercept, *inputs], axis=1), compared)
+        return cls(schema, variables, np.stack([intercept, *inputs], axis=1), compared, labels)
 
     @property
     def inputs(self) -> int:
@@ -139,8 +139,8 @@ def _lines(column: Column, counts: Floats, errors: Floats, coding: Coding) -> li
     """The inputs of one column, each as its value at every level."""
     size = column.size
     if coding == "schema" and column.model == "scaled":
-        middles = _middles(column)
-        centre, half = column.scale or _default_scale(column)
+        middles = edges_of(column).mean(axis=1)
+        centre, half = scale_of(column)
         known = len(middles)
         line = np.zeros(size)
         line[:known] = (middles - centre) / half
@@ -149,20 +149,6 @@ def _lines(column: Column, counts: Floats, errors: Floats, coding: Coding) -> li
     reference = int(np.argmax(counts))
     visible = (counts > _VISIBLE * errors) & (counts > 0)
     return [np.eye(size)[level] for level in range(size) if level != reference and visible[level]]
-
-
-def _middles(column: Column) -> Floats:
-    if column.bins is not None:
-        edges = np.asarray(column.bins, dtype=np.float64)
-        return np.asarray((edges[1:] + edges[:-1]) / 2)
-    assert column.levels is not None
-    return np.asarray(column.levels, dtype=np.float64)
-
-
-def _default_scale(column: Column) -> tuple[float, float]:
-    assert column.bins is not None
-    low, high = column.bins[0], column.bins[-1]
-    return (low + high) / 2, (high - low) / 2
 
 
 def _position(schema: Schema, attribute: str | None) -> int | None:

@@ -6,31 +6,45 @@ import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from ..cache import Cache
-from ..errors import FedwiseError, nearest
+from ..errors import FedwiseError
 from ..estimation.estimates import Estimates
 from ..estimation.redraw import redraw_each
 from ..objective.metric import Metric
 from ..schema.frame import FrameLike
 from . import kernels
 from .anchor import Anchor
+from .class_anchor import ClassAnchor
+from .class_metrics import NamedMetrics, check_metrics, names_for
+from .class_population import ClassPopulation
 from .design import Design
 from .halves import covariance, mean_metrics, only, signal, split
-from .metrics import ALL, NAMES, SCORES, Metrics, check_name, from_rates
-from .moments import Moments, consistent_counts, marginal_errors, moments, noise_gram, summed, table_sigmas
+from .members import Federation, positions
+from .metrics import NAMES, SCORES, Metrics, check_name, from_rates
+from .moments import (
+    Moments,
+    consistent_counts,
+    marginal_errors,
+    moments,
+    noise_norm,
+    noisiness,
+    summed,
+    table_sigmas,
+)
 from .population import Population, label_chance
-from .ranking import batch_ranks, make_bins
+from .ranking import MOST_LOSS, batch_ranks, make_bins
 from .redraws import RedrawCache
 from .sample import Sample, denoise, draw
 from .settings import Prediction, Settings
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-Federation = Sequence[str] | Sequence[int] | Ints
+People = Population | ClassPopulation
 
 #: Records drawn before raking, for each record the search scores.
 _DRAWN = 8
@@ -39,11 +53,13 @@ _RIDGE = 1e-3
 #: Federations and redraws of the noise behind a typical standard error.
 _TYPICAL, _TYPICAL_DRAWS = 16, 12
 #: Half width of the smoothed threshold, in units of the score.
-_RAMP = {"logistic": 0.1, "linear": 0.025}
+RAMP = {"logistic": 0.1, "linear": 0.025}
 
 
 class Forecaster:
     """A pool's anchor, the target population's sample, and the rows federations are sums of.
+
+    For a target of several classes, or a number, the instance is a `ClassForecaster` or `NumberForecaster`.
 
     Parameters
     ----------
@@ -60,6 +76,17 @@ class Forecaster:
     FedwiseError
         The plan lacks a table the forecast needs, or the target names no client of the pool.
     """
+
+    #: Metrics that come all at once, at the least cost.
+    quick: tuple[str, ...] = NAMES
+
+    def __new__(cls, estimates: Estimates | None = None, *args: Any, **kwargs: Any) -> Self:
+        """An instance of the class for the kind of the schema's target."""
+        if cls is not Forecaster or estimates is None:
+            return object.__new__(cls)
+        from .class_forecaster import for_target
+
+        return cast(Self, object.__new__(for_target(estimates.schema)))
 
     def __init__(
         self,
@@ -85,7 +112,7 @@ class Forecaster:
         self._by_size: Cache[int, tuple[float, tuple[Forecaster, ...]]] = Cache()
         self._redraw_cache = RedrawCache(self._redrawn_rows)
         self._error_cache: Cache[tuple[int, tuple[str, ...]], Floats] = Cache()
-        self._views: dict[str, tuple[Population, kernels.Scorer]] = {}
+        self._views: dict[str, tuple[People, kernels.Scorer]] = {}
         layout = estimates.layout
         cells, marginals, totals = consistent_counts(estimates)
         self._counts = (cells, marginals, totals)
@@ -101,13 +128,12 @@ class Forecaster:
         everyone = np.arange(len(estimates.clients))
         pool = summed(self._moments, everyone)
         whole = self._draw(everyone)
-        if self.settings.link == "linear":
-            self.anchor = Anchor.linear(self.design)
-        else:
-            self.anchor = Anchor.logistic(self.design, whole, pool)
+        self.anchor = self._fit(whole, pool)
         self.population = self._populate(target, whole, pool)
+        ridge = self.settings.ridge
+        noise = noise_norm(self.design, estimates) if ridge is None else 0.0
         self.solver = kernels.Solver(
-            self.anchor.beta, self.design.projection, self._ridge(), self._noise_norm()
+            self.anchor.beta, self.design.projection, _RIDGE if ridge is None else ridge, noise
         )
         self.scorer = self.population.scorer(self.anchor.beta, self.settings.records)
 
@@ -116,7 +142,7 @@ class Forecaster:
         """What is summed over a federation: shape (clients, width). See `kernels.Solver`."""
         if self._halves:
             return np.ascontiguousarray(np.concatenate([half.rows for half in self._halves], axis=1))
-        return self._rows(self._moments, self._noisiness)
+        return self._rows(self._moments)
 
     def rates(self, sums: Floats) -> Floats:
         """Positive rates by group and class of each summed row: shape (batch, groups, 2)."""
@@ -125,18 +151,19 @@ class Forecaster:
         found = kernels.batch_rates(self.solver, self.scorer, np.ascontiguousarray(sums, dtype=np.float64))
         return np.asarray(found, dtype=np.float64)
 
-    def values(self, sums: Floats, names: Sequence[str] = NAMES) -> Floats:
+    def values(self, sums: Floats, names: Sequence[str] | None = None) -> Floats:
         """Metrics of each summed row in the order of `names`: shape (batch, metrics).
 
         Parameters
         ----------
         names
-            Any of `metrics.ALL`, with an attribute or without (``eod:SEX@rate``). Those that are not at ½ need
-            the order of the target's records, and take longer.
+            Any of the property `names`, with an attribute or without (``eod:SEX@rate``); default `quick`. Of two
+            classes, those that are not at ½ need the order of the target's records, and take longer.
         """
+        names = self.quick if names is None else tuple(names)
         if self._halves:
             return self._over_halves(sums, lambda half, part: half.values(part, names))
-        if tuple(names) == NAMES:
+        if names == NAMES:
             return from_rates(self.rates(sums), self.population.shares)[0]
         sums = np.ascontiguousarray(sums, dtype=np.float64)
         asked = self.check_names(names)
@@ -146,30 +173,22 @@ class Forecaster:
         }
         return np.stack([found[m.attribute][m.column] for m in asked], axis=1)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every metric that this forecast gives, without an attribute."""
+        return names_for(self.design.labels)
+
     def check_names(self, names: Sequence[str]) -> list[Metric]:
         """The metrics of some names; refuses those that this forecast does not give."""
-        schema = self.estimates.schema
-        return [check_name(name, attributes=[schema.names[v] for v in schema.sensitive]) for name in names]
+        return check_metrics(names, self.estimates.schema, self.names)
+
+    def reach(self, name: str) -> float:
+        """The most that a metric can differ between federations."""
+        return MOST_LOSS if check_name(name).base == "loss" else 1.0
 
     def positions(self, federation: Federation) -> Ints:
         """Client positions of names or positions, each once, sorted."""
-        clients = self.estimates.clients
-        at = {name: i for i, name in enumerate(clients)}
-        found = []
-        for client in federation:
-            if isinstance(client, str):
-                if client not in at:
-                    raise FedwiseError(
-                        f"federation must name clients of the pool, got '{client}'{nearest(client, at)}"
-                    )
-                found.append(at[client])
-            elif 0 <= int(client) < len(clients):
-                found.append(int(client))
-            else:
-                raise FedwiseError(f"federation must hold positions below {len(clients)}, got {client}")
-        if not found:
-            raise FedwiseError("federation must have at least one client")
-        return np.unique(np.asarray(found, dtype=np.int64))
+        return positions(self.estimates.clients, federation)
 
     def coefficients(self, federation: Federation) -> Floats:
         """β of the federation's model, one for each input of `design`; the mean over the halves of the noise."""
@@ -196,21 +215,27 @@ class Forecaster:
             raise FedwiseError(f"draws must be 0, or at least 2 for a standard error, got {draws}")
         members = self.positions(federation)
         metrics = self._metrics(members)
-        errors = dict.fromkeys(ALL, 0.0) if draws else {}
+        errors = dict.fromkeys(self.names, 0.0) if draws else {}
         if draws and table_sigmas(self.estimates).any():
-            again = self.values(self._redraw_cache.sums(members, draws=draws, seed=seed), ALL)
-            errors = dict(zip(ALL, again.std(axis=0, ddof=1).tolist(), strict=True))
+            again = self.values(self._redraw_cache.sums(members, draws=draws, seed=seed), self.names)
+            errors = dict(zip(self.names, again.std(axis=0, ddof=1).tolist(), strict=True))
         return Prediction(tuple(self.estimates.clients[i] for i in members), metrics, errors)
 
-    def typical_errors(self, size: int, names: Sequence[str] = NAMES) -> Floats:
-        """Standard errors of the metrics of a typical federation, in the order of `names`.
+    def typical_errors(self, size: int, names: Sequence[str] | None = None) -> Floats:
+        """Standard errors of the metrics of a typical federation, in the order of `names`; default `quick`.
 
         The median over random federations of `size` clients; zeros without noise.
         """
-        asked = tuple(names)
+        asked = self.quick if names is None else tuple(names)
         return self._error_cache.get((size, asked), lambda: self._typical_errors(size, asked))
 
     # -- how it is made -------------------------------------------------------------------------
+
+    def _fit(self, whole: Sample, pool: Moments) -> Anchor | ClassAnchor:
+        """The pool's own model and the expansion around it."""
+        if self.settings.link == "linear":
+            return Anchor.linear(self.design)
+        return Anchor.logistic(self.design, whole, pool)
 
     def _split(self, target: Sequence[str] | Estimates | FrameLike | None) -> tuple[Forecaster, ...]:
         """Forecasters of the two halves of the noise, each judged on people of the other; none without noise."""
@@ -224,7 +249,7 @@ class Forecaster:
                 judged = other
             elif isinstance(target, list | tuple) and all(isinstance(name, str) for name in target):
                 judged = only(other, self.positions(target))
-            half = Forecaster.__new__(Forecaster)
+            half = object.__new__(type(self))
             half._build(mine, judged, self.settings, self.design)
             made.append(half)
         return tuple(made)
@@ -266,15 +291,21 @@ class Forecaster:
             made.append(view)
         return typical, tuple(made)
 
-    def _metrics(self, members: Ints) -> Metrics:
+    def _metrics(self, members: Ints) -> Metrics | NamedMetrics:
         if self._halves:
             _, halves = self._of_size(len(members))
             return mean_metrics([half._metrics(members) for half in halves])
-        return self.population.metrics(self._solve(self.rows[members].sum(axis=0)))
+        return self._measure(self.rows[members].sum(axis=0))
+
+    def _measure(self, row: Floats) -> Metrics | NamedMetrics:
+        """All metrics of one summed row on all records."""
+        assert isinstance(self.population, Population)
+        return self.population.metrics(self._solve(row))
 
     def _columns(self, attribute: str, columns: Sequence[str], sums: Floats) -> dict[str, Floats]:
         """Metrics between the groups of one attribute, each of shape (batch,)."""
         population, scorer = self._view(attribute)
+        assert isinstance(population, Population)
         half = bool(set(columns) & set(NAMES))
         if set(columns) <= set(NAMES):
             rates, shares = kernels.batch_rates(self.solver, scorer, sums), population.shares
@@ -285,7 +316,7 @@ class Forecaster:
         found |= {f"{n}@rate": v for n, v in zip(NAMES, from_rates(matched, shares)[0].T, strict=True)}
         return found | (dict(zip(NAMES, from_rates(rates, shares)[0].T, strict=True)) if half else {})
 
-    def _view(self, attribute: str) -> tuple[Population, kernels.Scorer]:
+    def _view(self, attribute: str) -> tuple[People, kernels.Scorer]:
         """The target's records by the groups of an attribute; empty for that of the settings."""
         design = self.design
         default = "" if design.attribute is None else design.schema.names[design.attribute]
@@ -298,7 +329,7 @@ class Forecaster:
                     f"metric of {attribute} must compare groups the records have, and this forecast drew them "
                     f"with {default} only; set Settings(attribute='{attribute}') or use_sensitive=True"
                 )
-            other = replace(self.population, design=replace(design, attribute=at))
+            other: People = replace(self.population, design=replace(design, attribute=at))
             self._views[attribute] = other, other.scorer(self.anchor.beta, self.settings.records)
         return self._views[attribute]
 
@@ -313,16 +344,13 @@ class Forecaster:
             errors.append(again.std(axis=0, ddof=1))
         return np.asarray(np.median(errors, axis=0), dtype=np.float64)
 
-    def _rows(self, found: Moments, members: Floats) -> Floats:
-        project = self.design.projection
-        hessian = project.T @ self.anchor.hessian(found) @ project
-        gradient = self.anchor.gradient(found) @ project
-        low = np.tril_indices(self.design.inputs)
-        parts = [hessian[..., low[0], low[1]], gradient, found.totals[..., None], members[..., None]]
-        return np.ascontiguousarray(np.concatenate(parts, axis=-1))
+    def _rows(self, found: Moments) -> Floats:
+        triangle, gradient = self.anchor.rows(self.design, found)
+        counted = (found.totals[..., None], noisiness(self.estimates)[..., None])
+        return np.ascontiguousarray(np.concatenate([triangle, gradient, *counted], axis=-1))
 
     def _solve(self, sums: Floats) -> Floats:
-        p = self.design.inputs
+        p = self.solver.beta.size
         beta = np.empty(p)
         kernels.solve(self.solver, np.ascontiguousarray(sums), np.empty((p, p)), beta)
         return beta
@@ -347,7 +375,7 @@ class Forecaster:
 
     def _populate(
         self, target: Sequence[str] | Estimates | FrameLike | None, whole: Sample, pool: Moments
-    ) -> Population:
+    ) -> People:
         """The people whose predictions count."""
         if target is None:
             return self._drawn_population(whole, pool)
@@ -356,7 +384,7 @@ class Forecaster:
                 raise FedwiseError(
                     "target must be estimates of the pool's schema; release it under the same plan"
                 )
-            other = Forecaster.__new__(Forecaster)
+            other = object.__new__(type(self))
             other._build(target, None, self.settings)
             counts = (part.sum(axis=0) for part in other._counts)
             return self._drawn_population(
@@ -369,41 +397,22 @@ class Forecaster:
         if codes.shape[1] == 0:
             raise FedwiseError("target must have at least one row; check the reference data")
         sample = Sample(codes, np.full(codes.shape[1], 1.0 / codes.shape[1]))
-        return self._population(sample, codes[self.design.schema.target].astype(np.float64), None)
+        return self._population(sample, self._known(codes[self.design.schema.target]), None)
 
-    def _drawn_population(self, sample: Sample, found: Moments) -> Population:
-        chance = label_chance(self.design, sample, self._counts[1].sum(axis=0))
-        return self._population(sample, chance, found)
+    def _drawn_population(self, sample: Sample, found: Moments) -> People:
+        return self._population(sample, self._chance(sample), found)
 
-    def _population(self, sample: Sample, chance: Floats, found: Moments | None) -> Population:
+    def _known(self, labels: npt.NDArray[np.integer]) -> Floats:
+        """The chance of labels that are known."""
+        return labels.astype(np.float64)
+
+    def _chance(self, sample: Sample) -> Floats:
+        """The chance that drawn records have."""
+        return label_chance(self.design, sample, self._counts[1].sum(axis=0))
+
+    def _population(self, sample: Sample, chance: Floats, found: Moments | None) -> People:
         link = self.settings.link
-        return Population(self.design, sample, chance, found, link == "logistic", _RAMP[link])
-
-    def _ridge(self) -> float:
-        if self.settings.ridge is not None:
-            return self.settings.ridge
-        return _RIDGE
-
-    def _noise_norm(self) -> float:
-        """Ridge, in records and for one typical client, that covers the noise in the tables.
-
-        A symmetric matrix of independent noise with variances v_ab has spectral norm near
-        2·√(mean_a Σ_b v_ab); half of it ranks best (docs/results/variants.md).
-        """
-        if self.settings.ridge is not None:
-            return 0.0
-        variance = noise_gram(self.design, self.estimates.layout, table_sigmas(self.estimates))
-        used = (self.design.projection != 0).any(axis=1)
-        used[0] = False
-        return float(np.sqrt(variance[np.ix_(used, used)].sum(axis=1).mean())) if used.any() else 0.0
-
-    @property
-    def _noisiness(self) -> Floats:
-        """Noise variance of each client as a multiple of the typical one's: all 1 where all have one ε."""
-        typical = table_sigmas(self.estimates)
-        if not typical.all() or (self.estimates.sigmas == self.estimates.sigmas[:1]).all():
-            return np.ones(len(self.estimates.clients))
-        return np.asarray(np.mean((self.estimates.sigmas / typical) ** 2, axis=1))
+        return Population(self.design, sample, chance, found, link == "logistic", RAMP[link])
 
     def _redrawn_rows(self, generators: Sequence[np.random.Generator]) -> list[Floats]:
         """Rows of the pool as it might have been released with other draws of the noise."""
@@ -411,8 +420,6 @@ class Forecaster:
             halves = [half._redrawn_rows(generators) for half in self._halves]
             return [np.concatenate(rows, axis=1) for rows in zip(*halves, strict=True)]
         return [
-            self._rows(
-                moments(self.design, self.estimates.layout, *consistent_counts(again)), self._noisiness
-            )
+            self._rows(moments(self.design, self.estimates.layout, *consistent_counts(again)))
             for again in redraw_each(self.estimates, generators)
         ]

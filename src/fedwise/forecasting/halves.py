@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from ..estimation.estimates import Estimates
 from ..estimation.fission import split_noise
+from .class_metrics import NamedMetrics
 from .design import Design
 from .metrics import Metrics
 from .moments import Moments
@@ -60,12 +61,28 @@ def covariance(design: Design, found: Sequence[Moments]) -> tuple[Floats, Floats
 
 
 def signal(first: Floats, second: Floats, spread: Floats) -> float:
-    """λ of two coefficient vectors under a covariance of inputs, between a least value and 1."""
-    both = float(np.sqrt(np.maximum(first @ spread @ first, 0.0) * np.maximum(second @ spread @ second, 0.0)))
-    return float(np.clip((first @ spread @ second) / both, _LEAST, 1.0)) if both > 0 else 1.0
+    """λ of two coefficient vectors under a covariance of inputs, between a least value and 1.
+
+    Of several classes the scores are taken around their mean over classes.
+    """
+    mine, other = (_around_mean(beta.reshape(-1, len(spread))) for beta in (first, second))
+
+    def product(one: Floats, two: Floats) -> float:
+        return float(sum(a @ spread @ b for a, b in zip(one, two, strict=True)))
+
+    both = float(np.sqrt(max(product(mine, mine), 0.0) * max(product(other, other), 0.0)))
+    return float(np.clip(product(mine, other) / both, _LEAST, 1.0)) if both > 0 else 1.0
 
 
-def mean_metrics(found: Sequence[Metrics]) -> Metrics:
+def _around_mean(beta: Floats) -> Floats:
+    """Coefficients of every class around their mean; those of two classes, or of a number, as they are."""
+    if len(beta) == 1:
+        return beta
+    every = np.concatenate([np.zeros((1, beta.shape[1])), beta])
+    return np.asarray(every - every.mean(axis=0))
+
+
+def mean_metrics(found: Sequence[Metrics | NamedMetrics]) -> Metrics | NamedMetrics:
     """Metrics averaged over halves."""
 
     def average(name: str) -> object:
@@ -75,4 +92,5 @@ def mean_metrics(found: Sequence[Metrics]) -> Metrics:
         mean = np.mean(values, axis=0)
         return tuple(mean.tolist()) if isinstance(values[0], tuple) else float(mean)
 
-    return Metrics(**{name: average(name) for name in Metrics.__struct_fields__})  # type: ignore[arg-type]
+    kind = type(found[0])
+    return kind(**{name: average(name) for name in kind.__struct_fields__})  # type: ignore[arg-type]

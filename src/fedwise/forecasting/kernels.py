@@ -55,6 +55,10 @@ class Solver(NamedTuple):
     one of less as a part). The ridge, in records, is
     the larger of `ridge` and `noise`·√members / records; it pulls to the anchor. Scores are then
     drawn together towards their mean by the factor `spread`; `mean` holds the mean of every input.
+
+    Coefficients of several classes follow one another, the inputs of each together; the first class has none. The
+    ridge is then twice that of the classes' scores around their mean, r·2(δ_cd − 1/classes), which treats all
+    classes alike, and is r for two of them.
     """
 
     beta: Floats
@@ -149,11 +153,13 @@ def solve(solver: Solver, row: Floats, work: Floats, beta: Floats) -> None:
     """The coefficients of one summed row, into `beta`, their scores drawn together by the solver's spread."""
     step_from_anchor(solver, row, work, beta)
     if solver.spread < 1.0:
-        shift = 0.0
-        for i in range(1, beta.size):
-            shift += solver.mean[i] * beta[i]
-            beta[i] *= solver.spread
-        beta[0] += (1.0 - solver.spread) * shift
+        inputs = solver.projection.shape[1]
+        for first in range(0, beta.size, inputs):
+            shift = 0.0
+            for i in range(1, inputs):
+                shift += solver.mean[i] * beta[first + i]
+                beta[first + i] *= solver.spread
+            beta[first] += (1.0 - solver.spread) * shift
 
 
 @compiled()
@@ -163,7 +169,8 @@ def step_from_anchor(solver: Solver, row: Floats, work: Floats, beta: Floats) ->
     Noise can leave H + R with a negative eigenvalue; the ridge is then doubled until it has none,
     which is the nearest positive definite matrix of the form H + r·I up to that factor.
     """
-    p = solver.beta.size
+    p, inputs = solver.beta.size, solver.projection.shape[1]
+    classes = p // inputs + 1
     triangle = p * (p + 1) // 2
     records, members = row[triangle + p], row[triangle + p + 1]
     beta[:] = solver.beta
@@ -176,7 +183,12 @@ def step_from_anchor(solver: Solver, row: Floats, work: Floats, beta: Floats) ->
             for j in range(i + 1):
                 work[i, j] = row[at]
                 at += 1
-            work[i, i] += ridge if i else 1e-9 * records
+            if i % inputs:
+                for j in range(i % inputs, i, inputs):
+                    work[i, j] -= ridge * 2.0 / classes
+                work[i, i] += ridge * (2.0 - 2.0 / classes)
+            else:
+                work[i, i] += 1e-9 * records
         if factor(work):
             step = row[triangle : triangle + p].copy()
             substitute(work, step)

@@ -19,8 +19,15 @@ NAMES = ("accuracy", "balanced_accuracy", "f1", "positive_rate", "spd", "eod")
 SCORES = ("auc", "loss", "brier")
 #: Metrics at the rate-matched threshold, given where asked for. The positive rate there is the label rate.
 MATCHED = ("accuracy@rate", "balanced_accuracy@rate", "f1@rate", "spd@rate", "eod@rate")
-#: Every metric there is a forecast of.
+#: Every metric there is a forecast of, for two classes.
 ALL = (*NAMES, *SCORES, *MATCHED)
+#: Metrics of several classes, and of a number in its own unit.
+CLASS_NAMES = ("loss", "accuracy", "balanced_accuracy", "macro_f1", "brier", "spd", "eod", "mad")
+NUMBER_NAMES = ("loss", "mae", "rmse", "r2", "error_gap", "mae_gap")
+#: Metrics of several classes that a class in brackets may follow.
+ONE_CLASS = ("recall", "f1", "spd", "eod")
+#: Every metric of any target.
+ANY = tuple(dict.fromkeys((*ALL, *CLASS_NAMES, *ONE_CLASS, *NUMBER_NAMES)))
 #: Gaps at ½: less is better, and 0 is best.
 GAPS = frozenset({"spd", "eod"})
 
@@ -63,8 +70,8 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_name(name: str, *, what: str = "metric", attributes: Sequence[str] | None = None) -> Metric:
-    """The metric of a name; refuses one that is not forecast."""
-    return parse(name, what=what, known=ALL, attributes=attributes)
+    """The metric of a name; refuses one that is forecast of no target."""
+    return parse(name, what=what, known=ANY, attributes=attributes)
 
 
 def check_weights(maximise: str | Mapping[str, float]) -> dict[str, float]:

@@ -3,7 +3,7 @@
 For indicators z of a record (1, then every level of every variable) and its label y, the tables are
 
     G = Σ z zᵀ     blocks of two variables: their pair table; diagonal blocks: marginals; first row: totals
-    b = Σ z y      feature × target tables
+    b = Σ z y      feature × target tables; y is `Labels.values`, of several classes a row for each but the first
 
 Both are sums over records, so a federation's moments are the sums of its clients'.
 """
@@ -38,7 +38,7 @@ class Moments:
     gram
         Shape (..., width, width): Σ z zᵀ.
     cross
-        Shape (..., width): Σ z y.
+        Shape (..., width): Σ z y; of several classes (..., outputs, width).
     totals
         Shape (...,): records.
     """
@@ -75,17 +75,18 @@ def moments(design: Design, layout: Layout, cells: Floats, marginals: Floats, to
     where = _tables(layout)
     stack = cells.shape[:-1]
     gram = np.zeros((*stack, design.width, design.width))
-    cross = np.zeros((*stack, design.width))
+    cross = np.zeros((*stack, design.labels.outputs, design.width))
     gram[..., 0, 0] = totals
     target = schema.target
-    cross[..., 0] = marginals[..., layout.marginal(target)][..., 1]
+    values = design.labels.values
+    cross[..., 0] = marginals[..., layout.marginal(target)] @ values
     for i, (v, first) in enumerate(zip(design.variables, design.first, strict=True)):
         here = slice(int(first), int(first) + schema.sizes[v])
         counts = marginals[..., layout.marginal(v)]
         gram[..., 0, here] = counts
         gram[..., here, 0] = counts
         gram[..., range(here.start, here.stop), range(here.start, here.stop)] = counts
-        cross[..., here] = table(where, layout, cells, v, target, schema)[..., 1]
+        cross[..., here] = np.swapaxes(table(where, layout, cells, v, target, schema) @ values, -1, -2)
         for u, other in zip(design.variables[:i], design.first[:i], strict=True):
             there = slice(int(other), int(other) + schema.sizes[u])
             if term_of(schema, u, v) is None and (u, v) not in where:
@@ -96,6 +97,8 @@ def moments(design: Design, layout: Layout, cells: Floats, marginals: Floats, to
                 block = table(where, layout, cells, v, u, schema)
             gram[..., here, there] = block
             gram[..., there, here] = np.swapaxes(block, -1, -2)
+    if design.labels.kind != "classes":
+        cross = cross[..., 0, :]
     return Moments(gram, cross, np.asarray(totals, dtype=np.float64))
 
 
@@ -162,3 +165,23 @@ def marginal_errors(estimates: Estimates) -> Floats:
         variance = np.sum(1.0 / precision, axis=0)
     spread = np.repeat(np.where(np.isfinite(variance), variance, 0.0), layout.sizes)
     return np.asarray(np.sqrt(spread), dtype=np.float64)
+
+
+def noise_norm(design: Design, estimates: Estimates) -> float:
+    """Ridge, in records and for one typical client, that covers the noise in the tables.
+
+    A symmetric matrix of independent noise with variances v_ab has spectral norm near
+    2·√(mean_a Σ_b v_ab); half of it ranks best (docs/results/variants.md).
+    """
+    variance = noise_gram(design, estimates.layout, table_sigmas(estimates))
+    used = (design.projection != 0).any(axis=1)
+    used[0] = False
+    return float(np.sqrt(variance[np.ix_(used, used)].sum(axis=1).mean())) if used.any() else 0.0
+
+
+def noisiness(estimates: Estimates) -> Floats:
+    """Noise variance of each client as a multiple of the typical one's: all 1 where all have one ε."""
+    typical = table_sigmas(estimates)
+    if not typical.all() or (estimates.sigmas == estimates.sigmas[:1]).all():
+        return np.ones(len(estimates.clients))
+    return np.asarray(np.mean((estimates.sigmas / typical) ** 2, axis=1))

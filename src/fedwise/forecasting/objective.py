@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -13,15 +13,13 @@ from ..objective.limit import SLACK, Miss
 from ..schema.frame import FrameLike
 from .forecaster import Forecaster
 from .metrics import NAMES, check_name, check_weights
-from .ranking import RANGE
+from .ranking import MOST_LOSS
 from .settings import Settings
 
 Floats = npt.NDArray[np.float64]
 
 #: Loss for each unit by which a limit is missed: a hundredth too much SPD costs a tenth of accuracy.
 PENALTY = 10.0
-#: Largest log loss a forecast gives: scores are kept within this distance of 0.
-_MOST_LOSS = RANGE["logistic"][1] + 0.1
 #: Standard errors by which limits are tightened unless told otherwise.
 MARGIN = 1.0
 
@@ -31,9 +29,9 @@ class Forecast:
 
         loss(W) = −Σ_m weight_m · metric_m(W) + Σ_limits [miss > 0] · (Σ_m |weight_m| · range_m + penalty · miss)
 
-    Metrics lie between 0 and their range (1; for the log loss 8), so no federation that misses a limit beats one
-    that keeps all; among those that miss one, the smaller miss is better. Whether limits can be kept at all
-    is for the search to find: `missed` says which are not.
+    Metrics lie between 0 and their range (1; for the log loss 8; for errors of a number its own range), so no
+    federation that misses a limit beats one that keeps all; among those that miss one, the smaller miss is better.
+    Whether limits can be kept at all is for the search to find: `missed` says which are not.
 
     The search picks what looks best, noise included, so a federation that just keeps a limit in the forecast
     tends to miss it when trained. Limits are therefore tightened by `margin` standard errors of the
@@ -45,7 +43,8 @@ class Forecast:
         A metric (``auc``, ``balanced_accuracy``, ``accuracy``, ``f1``, ``positive_rate``; ``loss``, ``brier``, ``spd``
         and ``eod`` are made small), or weights by metric: ``{"balanced_accuracy": 1, "spd": -0.5}``. Decisions are
         those at ½, or with ``@rate`` (``f1@rate``) at the rate-matched threshold: predicted positives = the
-        target's label rate. ``eod:SEX@rate`` compares the groups of one of several attributes.
+        target's label rate. ``eod:SEX@rate`` compares the groups of one of several attributes. Of several classes also
+        ``macro_f1``, ``recall[c]`` or ``eod[c]``, of a number ``rmse`` or ``mae`` (`Forecaster.names`).
     subject_to
         Limits by metric: most for gaps (absolute) and losses, least for the others.
     target
@@ -85,8 +84,7 @@ class Forecast:
         if not (np.isfinite(margin) and margin >= 0):
             raise FedwiseError(f"margin must be a finite number of at least 0, got {margin}")
         used = dict.fromkeys([*self.weights, *self.limits])
-        #: The metrics it looks at: those at ½ all together, as they come at once, then any other.
-        self.names = (*(NAMES if set(used) & set(NAMES) else ()), *(n for n in used if n not in NAMES))
+        self.names = _arranged(used, NAMES)
         self._falls = {name: -1.0 if check_name(name).larger_is_better else 1.0 for name in used}
         self.target = target
         self.settings = settings or Settings()
@@ -106,14 +104,25 @@ class Forecast:
         """An objective over a forecaster that is already fitted."""
         made = cls(maximise, subject_to=subject_to, settings=forecaster.settings, margin=margin)
         made.forecaster = forecaster
+        made._follow(forecaster)
         return made
 
     def rows(self, estimates: Estimates) -> Floats:
         """Rows of the fitted forecaster: curvature, gradient, records and members of every client."""
         if self.forecaster is None or self.forecaster.estimates is not estimates:
             self.forecaster = Forecaster(estimates, self.target, settings=self.settings)
-        self.forecaster.check_names(self.names)
+        self._follow(self.forecaster)
         return self.forecaster.rows
+
+    def _follow(self, forecaster: Forecaster) -> None:
+        """Take the metrics from this forecaster, which must give them."""
+        forecaster.check_names(list(self._falls))
+        self.names = _arranged(self._falls, forecaster.quick)
+
+    def _reach(self, name: str) -> float:
+        if self.forecaster is None:
+            return MOST_LOSS if name == "loss" else 1.0
+        return self.forecaster.reach(name)
 
     def evaluate(self, sums: Floats) -> Floats:
         """Loss of each summed row."""
@@ -134,7 +143,7 @@ class Forecast:
         """Loss of metrics in the order of `names`, shape (batch, metrics) to (batch,)."""
         at = {name: i for i, name in enumerate(self.names)}
         loss = np.zeros(len(values))
-        cliff = sum(abs(w) * (_MOST_LOSS if name == "loss" else 1.0) for name, w in self.weights.items())
+        cliff = sum(abs(w) * self._reach(name) for name, w in self.weights.items())
         for name, weight in self.weights.items():
             loss -= weight * values[:, at[name]]
         for name, limit in self.limits.items():
@@ -164,3 +173,9 @@ class Forecast:
         for i, (name, limit) in enumerate(self.limits.items()):
             found[:, i] = (values[:, self.names.index(name)] - limit) * self._falls[name]
         return np.maximum(found, 0.0)
+
+
+def _arranged(used: Iterable[str], quick: tuple[str, ...]) -> tuple[str, ...]:
+    """The metrics to look at: those that come at once all together, then any other."""
+    used = tuple(used)
+    return (*(quick if set(used) & set(quick) else ()), *(name for name in used if name not in quick))

@@ -166,8 +166,14 @@ def label_chance(design: Design, sample: Sample, marginals: Floats) -> Floats:
     Raked to pairs alone, the label depends on the other variables through an additive logit: the
     logistic fit on the sample, with the group among its inputs whether or not the model sees it.
     """
-    if design.attribute is not None and design.attribute not in design.variables:
-        name = design.schema.names[design.attribute]
-        design = Design.of(design.schema, marginals, use_sensitive=False, attribute=name, with_attribute=True)
+    design = grouped_design(design, marginals)
     _, scores = fit(design, sample)
     return np.asarray(1.0 / (1.0 + np.exp(-scores)), dtype=np.float64)
+
+
+def grouped_design(design: Design, marginals: Floats) -> Design:
+    """The design with the compared attribute among its inputs, whether or not the model sees it."""
+    if design.attribute is None or design.attribute in design.variables:
+        return design
+    name = design.schema.names[design.attribute]
+    return Design.of(design.schema, marginals, use_sensitive=False, attribute=name, with_attribute=True)

@@ -22,6 +22,8 @@ Floats = npt.NDArray[np.float64]
 COUNT = 1024
 #: Least and largest score told apart, for log-odds and for the probabilities of a linear model.
 RANGE = {"logistic": (-8.0, 8.0), "linear": (-1.0, 2.0)}
+#: Largest log loss there is: scores are kept within this distance of 0.
+MOST_LOSS = RANGE["logistic"][1] + 0.1
 #: Probabilities of a linear model are kept this far from 0 and 1 for the log loss.
 EDGE = 1e-3
 

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from ..errors import FedwiseError, nearest
+from .class_metrics import NamedMetrics
 from .design import Coding
 from .metrics import Metrics
 
@@ -78,5 +79,5 @@ class Prediction:
     """
 
     clients: tuple[str, ...]
-    metrics: Metrics
+    metrics: Metrics | NamedMetrics
     std_errors: Mapping[str, float] = field(default_factory=dict)

@@ -17,8 +17,9 @@ from ..search.outcome import Method
 from ..search.point import undominated
 from ..search.problem import Problem
 from ..search.shapley import sample_shapley
-from .forecaster import Federation, Forecaster
-from .metrics import NAMES, check_name
+from .forecaster import Forecaster
+from .members import Federation
+from .metrics import check_name
 from .objective import Forecast
 
 Floats = npt.NDArray[np.float64]
@@ -164,7 +165,8 @@ def _values(forecaster: Forecaster, federations: Sequence[tuple[int, ...]], name
 def _undominated(
     forecaster: Forecaster, met: Sequence[tuple[int, ...]], metric: str, gap: str
 ) -> tuple[TradeOff, ...]:
-    names = (*NAMES, *(name for name in dict.fromkeys((metric, gap)) if name not in NAMES))
+    quick = forecaster.quick
+    names = (*quick, *(name for name in dict.fromkeys((metric, gap)) if name not in quick))
     values = _values(forecaster, met, names)
     sign = 1.0 if check_name(metric).larger_is_better else -1.0
     value, width = sign * values[:, names.index(metric)], values[:, names.index(gap)]

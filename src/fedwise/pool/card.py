@@ -19,7 +19,7 @@ from ..schema.schema import Schema
 from .attenuation import Shares
 from .outliers import LEAST_CLIENTS
 from .pool import Pool
-from .population import shifts
+from .population import lacking, shifts
 from .symptoms import EFFECTS, FREEDOM, Symptom, symptoms
 
 if TYPE_CHECKING:
@@ -43,11 +43,12 @@ _STATED = {
     "repeated": f"every record {EFFECTS['repeated']:.0f} times",
     "shifted": "",
     "size": "",
+    "lacking": "",
 }
 #: A pool larger than this takes seconds to judge.
 MOST_JUDGED = 200
 #: Entries that state a fact and accuse nobody.
-FACTS = ("shifted", "size")
+FACTS = ("shifted", "size", "lacking")
 #: Beyond this many standard errors a population is called unlike the others'.
 _UNLIKE = 4.0
 
@@ -61,10 +62,11 @@ class Entry:
     kind
         ``label_noise`` (share of labels that look random), ``label_bias`` (points by which a group's label rate
         is off), ``feature_noise`` (share of feature values that look random) or ``repeated`` (effective number of
-        independent records); and two facts that accuse nobody: ``shifted`` (how far the marginals are from the
-        pool's) and ``size`` (the estimated number of records; z is that number over its noise).
+        independent records); and facts that accuse nobody: ``shifted`` (how far the marginals are from the
+        pool's), ``size`` (the estimated number of records; z is that number over its noise) and, where it is so,
+        ``lacking`` (a class of which there are no more records than noise; z is how far it is short of the pool's).
     about
-        The sensitive attribute of a bias; else empty.
+        The sensitive attribute of a bias, the target of a lacking class; else empty.
     value, error
         The estimate and its standard error: noise, sampling and honest differences between clients.
     z, p
@@ -76,7 +78,7 @@ class Entry:
     limited
         What limits the power: ``noise`` or ``differences``.
     details
-        The features, or the group, it is about.
+        The features, the group or the classes it is about.
     narrows
         Of a bias: whether the difference between the groups is smaller here than in the pool.
     """
@@ -113,6 +115,11 @@ class Entry:
             return f"the population differs from the others', most in {' and '.join(self.details)}; z = {self.z:.1f}"
         if self.kind == "size":
             return f"about {self.value:,.0f} records, {self.z:.0f} times the noise of that number"
+        if self.kind == "lacking":
+            classes = (
+                f"class{'' if len(self.details) == 1 else 'es'} {', '.join(self.details)} of {self.about}"
+            )
+            return f"no more records of {classes} than noise; z = {self.z:.1f}"
         if self.kind == "label_noise":
             text = f"about {min(max(self.value, 0.0), 1.0):.0%} of the labels look random"
         elif self.kind == "feature_noise" and self.details and self.z < 4:
@@ -162,6 +169,11 @@ class Card:
         return any(entry.suspect for entry in self.entries)
 
     @property
+    def lacks(self) -> tuple[Entry, ...]:
+        """Classes of the target that its tables do not show, though the pool's share of them would be seen."""
+        return tuple(entry for entry in self.entries if entry.kind == "lacking")
+
+    @property
     def p(self) -> float:
         """Nominal chance that an honest client is as unusual in any entry (Bonferroni)."""
         found = [entry.p for entry in self.entries if entry.accuses]
@@ -192,7 +204,7 @@ def quality(pool: Pool) -> dict[str, Card]:
 
     Noise in labels and features, labels biased against a group, and repeated records are looked for, each against
     the other clients of the pool. The test has the nominal level `POOL_FALSE_ALARM` for the whole pool; measured rates
-    are in docs/theory/quality.md. Shifted populations and sizes are stated as facts.
+    are in docs/theory/quality.md. Shifted populations, sizes and lacking classes are stated as facts.
 
     Raises
     ------
@@ -239,9 +251,10 @@ def quick_quality(pool: Pool) -> dict[str, Card] | None:
 
 
 def _facts(shares: Shares, schema: Schema) -> list[list[Entry]]:
-    """For each client, how far its population is off, and its size against the noise."""
+    """For each client, how far its population is off, its size against the noise, and the classes it lacks."""
     value, unsure, z, details = shifts(shares, schema)
     sizes, errors = shares.sizes.tolist(), shares.total_errors.tolist()
+    absent = lacking(shares, schema)
     found = []
     for i, names in enumerate(details):
         shift, unsure_by = float(value[i]), float(unsure[i])
@@ -250,6 +263,21 @@ def _facts(shares: Shares, schema: Schema) -> list[list[Entry]]:
             [
                 Entry("shifted", "", shift, unsure_by, float(z[i]), 1.0, 1.0, False, "differences", names),
                 Entry("size", "", sizes[i], errors[i], against, 1.0, 1.0, False, "noise"),
+                *(
+                    Entry(
+                        "lacking",
+                        one.target,
+                        one.records,
+                        one.error,
+                        one.z,
+                        1.0,
+                        1.0,
+                        False,
+                        "noise",
+                        one.classes,
+                    )
+                    for one in absent[i]
+                ),
             ]
         )
     return found
@@ -289,7 +317,11 @@ def _verdict(entries: Sequence[Entry], *, known: bool) -> str:
     if suspects:
         return "; ".join(str(entry) for entry in suspects)
     shifted = next((e for e in entries if e.kind == "shifted" and e.z > _UNLIKE and known), None)
-    fact = "" if shifted is None else f"; {shifted}"
+    facts = [
+        *([] if shifted is None else [shifted]),
+        *(entry for entry in entries if entry.kind == "lacking"),
+    ]
+    fact = "".join(f"; {one}" for one in facts)
     judged = [entry for entry in entries if entry.accuses]
     blind = [entry for entry in judged if not entry.telling]
     if not blind:

@@ -12,7 +12,7 @@ import msgspec
 
 from ..certificate import Certificate
 from ..errors import FedwiseError, Infeasible
-from ..forecasting import ALL, Forecast, Settings
+from ..forecasting import Forecast, Labels, Settings, names_for
 from ..objective.limit import SLACK, Miss
 from ..objective.metric import parse
 from ..search.chooser import Question
@@ -155,7 +155,8 @@ class Rehearsal:
     def _candidates(self, question: Question) -> Iterator[Members]:
         """What the forecast finds best, where it knows the metrics, and what the loss does."""
         objectives: list[Objective] = [PFL(question.weights)]
-        if all(parse(name).column in ALL for name in self.goal.weights):
+        known = names_for(Labels.of(question.estimates.schema))
+        if all(parse(name).column in known for name in self.goal.weights):
             kind = "logistic" if self.settings.model == "logistic" else "mlp"
             objectives.insert(0, Forecast(dict(self.goal.weights), settings=Settings.for_model(kind)))
         with Control(threads=1) as quiet:

@@ -18,7 +18,8 @@ def seat(constraints: Constraints, pool: Pool | Estimates, most: int) -> tuple[C
 
     A client whose number of records cannot be told from 0 changes no sum, so the loss would give it a seat for free;
     it takes none unless it is included by name. With `exclude_suspect`, neither does a suspect of
-    `fedwise.quality`, nor, the most doubtful first, a doubtful client, as long as `most` others are left.
+    `fedwise.quality`, nor, the most doubtful first, a doubtful client, nor then one that lacks a class of the target,
+    as long as `most` others are left.
 
     Parameters
     ----------
@@ -60,7 +61,13 @@ def seat(constraints: Constraints, pool: Pool | Estimates, most: int) -> tuple[C
             if card.doubtful and name not in {*out, *constraints.include}
         ][: max(len(pool) - len(out) - most, 0)]
         out += doubtful
-        notes.append(_said(suspects, doubtful, len(pool)))
+        lacking = [
+            name
+            for name, card in sorted(cards.items(), key=lambda pair: -_lacked(pair[1]))
+            if card.lacks and name not in {*out, *constraints.include}
+        ][: max(len(pool) - len(out) - most, 0)]
+        out += lacking
+        notes.append(_said(suspects, doubtful, lacking, len(pool)))
     return replace(constraints, exclude=tuple(out), exclude_suspect=False), tuple(notes)
 
 
@@ -81,12 +88,17 @@ def _refuse_included(constraints: Constraints, cards: dict[str, Card]) -> None:
             )
 
 
-def _said(suspects: list[str], doubtful: list[str], clients: int) -> str:
-    if not suspects and not doubtful:
+def _lacked(card: Card) -> float:
+    """How far the classes that a client lacks are short of the pool's share, in standard errors."""
+    return sum(entry.z for entry in card.lacks)
+
+
+def _said(suspects: list[str], doubtful: list[str], lacking: list[str], clients: int) -> str:
+    if not suspects and not doubtful and not lacking:
         return f"quality: none of {clients} clients is suspect or doubtful"
     parts = [
         f"{len(names)} {word} ({_list(names)})"
-        for names, word in ((suspects, "suspect"), (doubtful, "doubtful"))
+        for names, word in ((suspects, "suspect"), (doubtful, "doubtful"), (lacking, "lacking a class"))
         if names
     ]
     return f"quality: left out {' and '.join(parts)} of {clients} clients; honest ones can be among them"

@@ -20,11 +20,16 @@ METRICS = {
     "auc": "AUC",
     "balanced_accuracy": "Balanced accuracy",
     "balanced_accuracy@rate": "Balanced accuracy, rate-matched",
+    "macro_f1": "Macro-F1",
+    "rmse": "RMSE",
+    "mae": "Mean absolute error",
     "f1": "F1",
     "spd": "Parity gap (SPD)",
     "spd@rate": "Parity gap (SPD), rate-matched",
     "eod": "Opportunity gap (EOD)",
     "eod@rate": "Opportunity gap (EOD), rate-matched",
+    "error_gap": "Gap of mean error",
+    "mae_gap": "Gap of absolute error",
 }
 #: Pools above this many cells (clients × cells) get no error bars: redrawing their noise takes minutes.
 _MOST_CELLS = 1_000_000
@@ -56,7 +61,7 @@ def measures(
     schema, first = found.estimates.schema, found.design.attribute
     name = schema.names[first] if first is not None else ""
     out = []
-    for metric, label in METRICS.items():
+    for metric, label in _shown(found).items():
         value = predicted.metrics.value(metric)
         error = predicted.std_errors.get(metric)
         low, high = (None, None) if error is None else (value - 1.96 * error, value + 1.96 * error)
@@ -66,10 +71,15 @@ def measures(
     return out + _other_attributes(found, clients)
 
 
+def _shown(found: Forecaster) -> dict[str, str]:
+    """The metrics shown of this target, with their words."""
+    return {metric: label for metric, label in METRICS.items() if metric in found.names}
+
+
 def _other_attributes(found: Forecaster, clients: Sequence[str]) -> list[Measure]:
     """Gaps between the groups of the other sensitive attributes; no intervals."""
     schema, first = found.estimates.schema, found.design.attribute
-    columns = [metric for metric in METRICS if parse(metric).compares_groups]
+    columns = [metric for metric in _shown(found) if parse(metric).compares_groups]
     asked = [
         (column, parse(column)._replace(attribute=schema.names[i]))
         for i in schema.sensitive

@@ -52,7 +52,7 @@ def of_outcome(final: Sequence[Measure]) -> list[TradeOff]:
 
 def of_forecast(found: Forecaster | None, clients: Sequence[str], *, seed: int = 0) -> list[TradeOff]:
     """The federation, all clients, and `RANDOM` federations of the same size, as they are forecast."""
-    if found is None or len(found.population.shares) < 2:
+    if found is None or len(found.population.shares) < 2 or not {"auc", "eod@rate"} <= set(found.names):
         return []
     members, count = found.positions(list(clients)), len(found.estimates.clients)
     rng = np.random.default_rng((seed, 0x7AD))

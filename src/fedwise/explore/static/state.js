@@ -20,10 +20,7 @@ const TABLES = [["groups", "groups", false], ["costs", "costs", true], ["limits"
 
 // Limits that may be set, for every sensitive attribute: the name of the metric and its words.
 export function limits(pool) {
-  return pool.attributes.flatMap((name) => [
-    [`eod:${name}@rate`, `Opportunity gap (EOD) of ${name}, at most`],
-    [`spd:${name}@rate`, `Parity gap (SPD) of ${name}, at most`],
-  ]);
+  return pool.limits;
 }
 
 const list = (names) => names.map(encodeURIComponent).join(",");
