@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from fedwise.objective.interval import FEW_POOLS, OTHER_GAP, Z, gap_of, interval
+from fedwise.objective.interval import OTHER_GAP, Z, gap_of, interval
 
 
 def test_noise_and_gap_add_as_variances() -> None:
@@ -42,6 +42,6 @@ def test_unknown_noise_leaves_the_bounds_of_the_metric() -> None:
 
 def test_gaps_are_found_by_metric_then_by_its_base() -> None:
     known = {"eod": 0.02, "eod@rate": 0.01}
-    assert gap_of("eod:SEX@rate", known) == pytest.approx(0.01 * FEW_POOLS)
-    assert gap_of("eod:RAC1P@best", known) == pytest.approx(0.02 * FEW_POOLS)
-    assert gap_of("f1", known) == pytest.approx(OTHER_GAP * FEW_POOLS)
+    assert gap_of("eod:SEX@rate", known, Z) == pytest.approx(0.01)
+    assert gap_of("eod:RAC1P@best", known, Z) == pytest.approx(0.02)
+    assert gap_of("f1", known, 2 * Z) == pytest.approx(2 * OTHER_GAP)

@@ -22,8 +22,6 @@ _DROWNED, _DROWNED_SHARE = 0.1, 0.5
 UNKNOWN = "not known at this epsilon"
 #: Gap of a metric that was not calibrated.
 OTHER_GAP = 0.03
-#: A few pools tell a gap badly: the quantile is that of Student's t with 3 degrees of freedom, not the normal one.
-FEW_POOLS = 2.3534 / 1.6449
 
 
 class Interval(NamedTuple):
@@ -51,7 +49,11 @@ def interval(metric: str, value: float, *, noise: float, gap: float) -> Interval
     return Interval(max(least, value - reach), min(most, value + reach), known)
 
 
-def gap_of(metric: str, calibrated: Mapping[str, float]) -> float:
-    """The gap of a metric, from gaps by metric without attribute, widened for the few pools behind them."""
+def gap_of(metric: str, calibrated: Mapping[str, float], quantile: float) -> float:
+    """The gap of a metric, from gaps by metric without attribute.
+
+    A few pools tell a gap badly, so it is widened: `quantile` is that of Student's t with as many degrees of freedom as
+    there were pools, in place of the normal one.
+    """
     wanted = parse(metric)._replace(attribute="")
-    return FEW_POOLS * calibrated.get(str(wanted), calibrated.get(wanted.base, OTHER_GAP))
+    return quantile / Z * calibrated.get(str(wanted), calibrated.get(wanted.base, OTHER_GAP))
