@@ -90,8 +90,12 @@ class Real:
         return {client: float(rows.y.mean()) for client, rows in self.prepared.train.items()}
 
 
-def load(name: str, *, cap: int | None = ROWS) -> Real:
-    """Read a pool. Each client keeps at most `cap` rows, for tables, training and tests together."""
+def load(name: str, *, cap: int | None = ROWS, sample: int | None = None, tested: int = TESTED) -> Real:
+    """Read a pool. Each client keeps at most `cap` rows, for tables, training and tests together.
+
+    With `sample` clients train on at most so many of the rows that their tables count, and `tested` rows of all clients
+    test the models.
+    """
     frames, schema = _areas(*AREAS[name]) if name in AREAS else states(name)
     if cap is not None:
         frames = {client: f.sample(min(cap, f.height), seed=1) for client, f in frames.items()}
@@ -100,10 +104,15 @@ def load(name: str, *, cap: int | None = ROWS) -> Real:
     exact = np.stack([count(asked.schema.encode(rows), asked.layout).exact for rows in train.values()])
     prepared = prepare(frames, schema, test=0.2, seed=0)
     held = sum(map(len, prepared.test.values()))
-    share = min(1.0, TESTED / held)
+    share = min(1.0, tested / held)
+    train_rows = prepared.train
+    if sample is not None:
+        train_rows = {
+            client: _part(rows, min(sample, len(rows)), client) for client, rows in train_rows.items()
+        }
     thin = Prepared(
         prepared.encoder,
-        prepared.train,
+        train_rows,
         {client: _part(rows, round(len(rows) * share), client) for client, rows in prepared.test.items()},
     )
     return Real(name, schema, tuple(train), exact, thin)

@@ -47,6 +47,16 @@ def test_a_selection_file_and_json(run: Run, releases: Path) -> None:
     assert told.json["label"] == "simulated"
 
 
+def test_public_rows_judge(run: Run, releases: Path) -> None:
+    public = releases.parent / "public.parquet"
+    make_people(300, seed=9).write_parquet(public)
+    words = ("rehearse", releases, "--federation", "CA,NY", "--json", *QUICK)
+    told, everybody = run(*words, "--target", str(public)), run(*words)
+    assert told.code == 0, told.err
+    assert told.json["performances"][0]["values"] != everybody.json["performances"][0]["values"]  # type: ignore[index]
+    check_refused(run(*words, "--target", "none.parquet"), "none.parquet")
+
+
 def test_mistakes(run: Run, releases: Path) -> None:
     check_refused(run("rehearse", releases, "--federation", "CB", *QUICK), "no client 'CB'")
     check_refused(run("rehearse", releases, "--federation", "none.json", *QUICK), "none.json")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from .console import ForceOption, JsonOption, SeedOption, note, print_json, progress, say
-from .inputs import names
+from .inputs import names, target_names
 from .search_options import FlaggedOption, ReleasesArgument, TaskOption
 
 
@@ -25,7 +25,7 @@ def doubles(
     target: Annotated[
         str,
         typer.Option(
-            help="Also write target.parquet, people of these clients together: CA,NY, or 'all' for everybody."
+            help="Also write target.parquet: people of these clients together (CA,NY or 'all') or public rows (a file)."
         ),
     ] = "",
     force: ForceOption = False,
@@ -54,7 +54,7 @@ def doubles(
             pool,
             clients=wanted,
             records=records,
-            target=list(pool.clients) if target == "all" else names(target) or None,
+            target=list(pool.clients) if target == "all" else target_names(target),
             seed=seed,
             progress=lambda done, _: bar.update(shown, completed=done),
         )

@@ -136,6 +136,13 @@ def names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
+def target_names(text: str) -> list[str] | str | None:
+    """``"CA,NY"`` as a list, the path of a file of public rows as it is, and nothing as ``None``."""
+    from ..schema.frame import Format
+
+    return text if Format.of(Path(text)) is not None else names(text) or None
+
+
 @contextmanager
 def bar(title: str, metric: str, *, digits: int = 4) -> Iterator[Callable[[int, int, float], None]]:
     """A progress bar as the library calls it: done, expected, and the best so far."""

@@ -19,6 +19,7 @@ from .inputs import (
     bar,
     names,
     options,
+    target_names,
     training_settings,
 )
 from .search_options import FlaggedOption, ReleasesArgument, TaskOption
@@ -80,7 +81,9 @@ def rehearse(
     records: Annotated[
         int | None, typer.Option(help="Most records of a double. [as many as the client has]")
     ] = None,
-    target: Annotated[str, typer.Option(help="Clients whose people judge the model: CA,NY. [all]")] = "",
+    target: Annotated[
+        str, typer.Option(help="Who judges the model: clients, CA,NY, or a file of public rows. [all]")
+    ] = "",
     app: AppOption = None,
     app_config: AppConfigOption = None,
     output: RehearsalOutput = None,
@@ -116,7 +119,7 @@ def rehearse(
     with bar("rehearsing", "AUC") as best:
         found = run(
             pool, read_selection(federation), training, random=random, alone=alone, stages=stages, records=records,
-            target=names(target) or None, seed=seed, progress=best, output=None if alone_file else output, force=force,
+            target=target_names(target), seed=seed, progress=best, output=None if alone_file else output, force=force,
         )  # fmt: skip
     if output is not None and alone_file:
         found.save(output, force=force)
@@ -165,8 +168,9 @@ def read_selection(text: str) -> Selection | list[str]:
 
 def show(found: Rehearsed) -> None:
     """What to expect of the federation, beside the others."""
+    from ..objective.interval import UNKNOWN
     from ..objective.metric import parse
-    from ..rehearsal.performance import INTERVAL, UNKNOWN
+    from ..rehearsal.performance import INTERVAL
 
     others, everyone = found.those("random"), found.those("all")
     rows = []

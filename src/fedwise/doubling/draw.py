@@ -19,11 +19,12 @@ from ..estimation.estimates import Estimates
 from ..schema.schema import Schema
 from .drawer import THREADS, Drawer
 from .population import population
+from .target import PublicRows, TargetLike, target_of
 
 #: Name of the file with people of the target, and how many unless told.
 _TARGET, PEOPLE = "target", 20_000
 #: What a file says of itself: these keys in the metadata of its Parquet.
-ARTIFICIAL = "fedwise.artificial"
+ARTIFICIAL, PUBLIC = "fedwise.artificial", "fedwise.public"
 
 
 class Doubles(Mapping[str, pl.DataFrame]):
@@ -38,7 +39,9 @@ class Doubles(Mapping[str, pl.DataFrame]):
     seed
         Seed of the drawing.
     target
-        People of several clients together, where they were asked for.
+        People of several clients together, or public rows, where they were asked for.
+    public
+        Whether the target's rows are public ones, and not artificial.
     """
 
     def __init__(
@@ -49,12 +52,14 @@ class Doubles(Mapping[str, pl.DataFrame]):
         label: str = "",
         seed: int = 0,
         target: pl.DataFrame | None = None,
+        public: bool = False,
     ) -> None:
         self._frames = dict(frames)
         self.schema = schema
         self.label = label
         self.seed = seed
         self.target = target
+        self.public = public
 
     def __getitem__(self, client: str) -> pl.DataFrame:
         if client not in self._frames:
@@ -101,8 +106,9 @@ class Doubles(Mapping[str, pl.DataFrame]):
             "fedwise.schema": self.schema.digest,
             "fedwise.seed": str(self.seed),
         }
-        for path, frame in zip(paths, frames.values(), strict=True):
-            frame.write_parquet(path, metadata=note)
+        given = {PUBLIC: "public rows given as the target, as they are", "fedwise.schema": self.schema.digest}
+        for path, (name, frame) in zip(paths, frames.items(), strict=True):
+            frame.write_parquet(path, metadata=given if self.public and name == _TARGET else note)
         return paths
 
 
@@ -111,7 +117,7 @@ def doubles(
     *,
     clients: Sequence[str] | None = None,
     records: int | None = None,
-    target: Sequence[str] | None = None,
+    target: TargetLike | None = None,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Doubles:
@@ -127,7 +133,8 @@ def doubles(
         Most records of a double; default as many as the client is estimated to have.
     target
         Also draw a double of the people of these clients together, in proportion to their records:
-        `Doubles.target`, of 20,000 records.
+        `Doubles.target`, of 20,000 records. Or **public** rows, a frame or a file: `Doubles.target` then holds what
+        the schema reads of them, as they are. Never give private rows here.
     seed
         Equal seeds give equal doubles.
     progress
@@ -138,13 +145,15 @@ def doubles(
     >>> made = fw.doubles(pool, seed=0)             # doctest: +SKIP
     >>> made["CA"].head()                           # doctest: +SKIP
     """
-    for what, given in (("clients", clients), ("target", target)):
-        if isinstance(given, str):
-            raise PoolError(f"{what} must be a list of names, got the text '{given}'; write ['{given}']")
+    if isinstance(clients, str):
+        raise PoolError(f"clients must be a list of names, got the text '{clients}'; write ['{clients}']")
     estimates = pool if isinstance(pool, Estimates) else estimate(pool)
+    asked = target_of(target, estimates.schema)
+    public = asked if isinstance(asked, PublicRows) else None
+    together = () if asked is None or isinstance(asked, PublicRows) else asked
     drawer = Drawer(estimates, seed=seed)
     names = tuple(estimates.clients if clients is None else clients)
-    for name in (*names, *(target or ())):
+    for name in (*names, *together):
         if name not in estimates.clients:
             raise PoolError(f"pool holds no client '{name}'{nearest(name, estimates.clients)}")
     frames: dict[str, pl.DataFrame] = {}
@@ -153,8 +162,11 @@ def doubles(
             frames[name] = frame
             if progress is not None:
                 progress(len(frames), len(names))
-    people = None
-    if target:
-        at = [estimates.clients.index(name) for name in dict.fromkeys(target)]
+    people = None if public is None else public.frame
+    if together:
+        at = [estimates.clients.index(name) for name in dict.fromkeys(together)]
         people = population(drawer, at, PEOPLE, seed=seed).frame
-    return Doubles(frames, estimates.schema, label=getattr(pool, "label", ""), seed=seed, target=people)
+    return Doubles(
+        frames, estimates.schema, label=getattr(pool, "label", ""), seed=seed, target=people,
+        public=public is not None,
+    )  # fmt: skip

@@ -67,7 +67,7 @@ def with_forecast(
     objective: Objective | None = None,
     model: str = "mlp",
 ) -> Selection:
-    """The selection, with the forecast metrics of the model its federation would train.
+    """The selection, with the forecast metrics of the model its federation would train, and 90% intervals for them.
 
     Parameters
     ----------
@@ -83,7 +83,8 @@ def with_forecast(
         estimates = pool if isinstance(pool, Estimates) else estimate(pool, selection.estimator)
         made = Forecaster(estimates, settings=Settings.for_model(model))
     found = made.predict(selection.clients, seed=selection.seed)
-    values = tuple(
-        ForecastValue(name, found.metrics.value(name), found.std_errors.get(name)) for name in made.names
-    )
-    return msgspec.structs.replace(selection, forecast=values)
+    values = []
+    for name in made.names:
+        bounds = found.interval(name) or (None, None, True)
+        values.append(ForecastValue(name, found.metrics.value(name), found.std_errors.get(name), *bounds))
+    return msgspec.structs.replace(selection, forecast=tuple(values))

@@ -10,8 +10,10 @@ import msgspec
 import numpy as np
 
 from ..errors import FedwiseError, nearest
+from ..objective.interval import Interval, interval
 from .class_metrics import NamedMetrics
 from .design import Coding
+from .gap import gap_of
 from .metrics import Metrics
 
 Link = Literal["logistic", "linear"]
@@ -75,9 +77,20 @@ class Prediction:
     """Forecast metrics of a federation, with standard errors by metric name.
 
     The errors are those of the privacy noise in the federation's tables, with the target's records held
-    fixed. They do not hold what the approximations miss: the forecast's model is not the trained one.
+    fixed. They do not hold what the approximations miss: the forecast's model is not the trained one. `interval` does.
     """
 
     clients: tuple[str, ...]
     metrics: Metrics | NamedMetrics
     std_errors: Mapping[str, float] = field(default_factory=dict)
+
+    def interval(self, metric: str) -> Interval | None:
+        """A 90% interval for the metric of the trained model: privacy noise, and what the forecast lacks.
+
+        ``None`` where no standard errors were asked for, and for several classes and numbers: what their forecast lacks
+        was not measured.
+        """
+        error = self.std_errors.get(metric)
+        if error is None or not isinstance(self.metrics, Metrics):
+            return None
+        return interval(metric, self.metrics.value(metric), noise=error**2, gap=gap_of(metric))

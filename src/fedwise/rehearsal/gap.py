@@ -7,21 +7,17 @@ that all federations of a pool share: it widens intervals and leaves comparisons
 
 from __future__ import annotations
 
-from ..objective.metric import parse
+from ..objective import interval
 
 #: Root mean square over the calibration pools of what is left of trained − rehearsed, by metric without attribute.
 CALIBRATED_GAP = {
     "auc": 0.0099, "loss": 0.0125, "balanced_accuracy": 0.0101, "balanced_accuracy@rate": 0.0069, "spd": 0.0187,
     "eod": 0.0413, "spd@rate": 0.0109, "eod@rate": 0.0360,
 }  # fmt: skip
-#: For any other metric.
-OTHER_GAP = 0.03
-#: A few pools tell a gap badly: the quantile is that of Student's t with 3 degrees of freedom, not the normal one.
-FEW_POOLS = 2.3534 / 1.6449
+#: Student's t with 3 degrees of freedom, one for each pool: 95%.
+_QUANTILE = 2.3534
 
 
 def gap_of(metric: str) -> float:
     """Standard deviation by which a trained metric differs from its rehearsal for lack of structure in doubles."""
-    wanted = parse(metric)._replace(attribute="")
-    found = CALIBRATED_GAP.get(str(wanted), CALIBRATED_GAP.get(wanted.base, OTHER_GAP))
-    return FEW_POOLS * found
+    return interval.gap_of(metric, CALIBRATED_GAP, _QUANTILE)

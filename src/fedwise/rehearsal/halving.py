@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from ..objective.interval import Z
 from ..search.constraints import Limits
 from ..search.control import Control
 from ..search.feasible import start
@@ -38,8 +39,6 @@ _SHORT_STAGES = (100, 101)
 _SHORT_SHARE, _REFERENCES, _WAVE = 0.6, 6, 8
 #: Largest step to which a short rehearsal may lengthen that of the training.
 _LARGEST_STEP = 3e-3
-#: Half of a 90% interval, in standard errors.
-_REACH = 1.6448536269514722
 
 
 @dataclass(frozen=True)
@@ -304,7 +303,7 @@ class Halving:
                 error = compare(mine, others, name).error if others else math.nan
             else:
                 figure = first.figure(name)
-                error = max(figure.high - figure.value, figure.value - figure.low) / _REACH
+                error = max(figure.high - figure.value, figure.value - figure.low) / Z
             found[name] = self.asked.margin * error if math.isfinite(error) else 0.0
         return found
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from ..certificate import Certificate
+from ..doubling.target import TargetLike, target_of
 from ..errors import FedwiseError, Infeasible
 from ..forecasting import Forecast, Labels, Settings, names_for
 from ..objective.limit import SLACK, Miss
@@ -80,7 +81,7 @@ class Rehearsal:
         Standard errors by which limits are tightened. The search picks what looks best, noise included, so a federation
         that just keeps a limit in rehearsal tends to miss it when trained.
     target
-        Clients whose population judges; default all.
+        Clients whose population judges; default all. Or public rows that judge, as for `fedwise.rehearse`.
     output
         Run directory: finished trainings are kept there, and the same call goes on after a stop.
 
@@ -103,7 +104,7 @@ class Rehearsal:
         records: int | None = None,
         stages: int = 3,
         margin: float = MARGIN,
-        target: Sequence[str] | None = None,
+        target: TargetLike | None = None,
         output: str | Path | None = None,
     ) -> None:
         self.goal = Goal.of(maximise, subject_to)
@@ -117,7 +118,7 @@ class Rehearsal:
         self.settings = settings or Training()
         self.trials, self.seconds, self.records = trials, seconds, records
         self.stages, self.margin = stages, margin
-        self.target = None if target is None else tuple(target)
+        self.target = target
         self.output = None if output is None else Path(output)
 
     def choose(self, question: Question) -> Selection:
@@ -125,7 +126,9 @@ class Rehearsal:
         check_extra(private=self.settings.epsilon is not None)
         for name in self.goal.metrics:
             parse(name, attributes=Encoder(question.pool.plan.schema).attributes)
-        scenery = Scenery(question.pool, self.target, JUDGED, question.seed)
+        scenery = Scenery(
+            question.pool, target_of(self.target, question.pool.plan.schema), JUDGED, question.seed
+        )
         ends = math.inf if self.seconds is None else time.monotonic() + self.seconds
 
         def stopped() -> bool:

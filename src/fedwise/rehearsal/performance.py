@@ -15,26 +15,20 @@ from scipy import special
 from ..errors import FedwiseError, nearest
 from ..files import decode, read_bytes, write_new
 from ..notebook import html_table, plot
+from ..objective.interval import UNKNOWN, interval
 from ..objective.metric import parse
 from .gap import gap_of
 from .judging import GroupRates
 
 FORMAT = "fedwise/rehearsal/1"
-#: Two-sided normal quantile of the intervals: 90%.
-_Z = 1.6448536269514722
-LEVEL = 0.9
 #: Metrics that sentences are about, where they were computed; gaps of every attribute are added.
 HEADLINE = ("auc", "loss", "balanced_accuracy@rate", "eod@rate", "spd@rate")
 #: The same for more than two classes, and for a number.
 OTHER_HEADLINE = ("macro_auc", "macro_f1", "rmse", "mae", "loss", "eod", "spd", "error_gap")
-#: Noise drowns a metric whose interval would reach this far by noise alone; one without an upper bound, a share of it.
-_DROWNED, _DROWNED_SHARE = 0.1, 0.5
 #: What the intervals are.
 INTERVAL = (
     "90% intervals: privacy noise, drawing, seeds, and what doubles lack (calibrated on three census pools)"
 )
-#: What is said in place of a number that the noise drowns.
-UNKNOWN = "not known at this epsilon"
 
 
 class Figure(msgspec.Struct, frozen=True):
@@ -340,13 +334,8 @@ def with_figures(performances: Sequence[Performance]) -> tuple[Performance, ...]
     for one in performances:
         figures = []
         for name, values in one.values.items():
-            metric = parse(name)
-            low, high = metric.bounds  # a value that is not known keeps NaN for its interval
             spread, mean = spreads[name], float(np.mean(values))
-            noise = spread**2 * (2 + 1 / len(values))
-            reach = _Z * math.sqrt(noise + gap_of(name) ** 2)
-            most = _DROWNED if math.isfinite(high) else _DROWNED_SHARE * abs(mean)
-            known = not _Z * math.sqrt(noise) > most
-            figures.append(Figure(name, mean, max(low, mean - reach), min(high, mean + reach), spread, known))
+            found = interval(name, mean, noise=spread**2 * (2 + 1 / len(values)), gap=gap_of(name))
+            figures.append(Figure(name, mean, found.low, found.high, spread, found.known))
         out.append(msgspec.structs.replace(one, figures=tuple(figures)))
     return tuple(out)

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from ..doubling.target import PublicRows, Target
 from ..errors import FedwiseError
 from ..estimation import Releases
 from ..files import write_new
@@ -29,6 +30,7 @@ from ..training.simulate import Config, Progress, simulate
 from .drawn_judges import DrawnJudges
 from .judging import GroupRates, corrected, mean_rates, reliability
 from .performance import Performance
+from .public import PublicStage
 from .stage import JUDGED, Stage
 
 #: Metrics of learning curves.
@@ -79,7 +81,7 @@ class Scenery:
     Parameters
     ----------
     target
-        Clients whose population judges; ``None`` for all.
+        Clients whose population judges, or public rows that do; ``None`` for all clients.
     judged
         Records of that population.
     seed
@@ -87,7 +89,7 @@ class Scenery:
     """
 
     pool: Releases
-    target: tuple[str, ...] | None = None
+    target: Target = None
     judged: int = JUDGED
     seed: int = 0
 
@@ -198,10 +200,15 @@ class Trainings:
         if place not in self._stages:
             scenery = self.scenery
             encoder = Encoder(scenery.pool.plan.schema, use_sensitive=place.use_sensitive)
-            self._stages[place] = Stage(
-                scenery.pool, encoder, number=place.number, seed=scenery.seed, target=scenery.target,
-                records=place.records, share=place.share, judged=scenery.judged,
-            )  # fmt: skip
+            options = {
+                "number": place.number, "seed": scenery.seed, "records": place.records, "share": place.share,
+                "judged": scenery.judged,
+            }  # fmt: skip
+            if isinstance(scenery.target, PublicRows):
+                made: Stage = PublicStage(scenery.pool, encoder, scenery.target, **options)
+            else:
+                made = Stage(scenery.pool, encoder, target=scenery.target, **options)  # type: ignore[arg-type]
+            self._stages[place] = made
         return self._stages[place]
 
     def _key(self, task: Task) -> str:
@@ -268,16 +275,21 @@ def performance(
 def judged(stage: Stage, clients: Sequence[str], config: Config) -> Trained:
     """Train one federation on a stage's doubles, and let the stage's judges look at it along the way."""
     judges, own = stage.judges, stage.own
+    # People of the other half of the noise than the doubles': the judges themselves, unless public rows judge.
+    people = stage.people if isinstance(stage, PublicStage) and own is not None else judges
     model = Model.named(config.model, stage.encoder.width, stage.encoder.task)
     every = max(1, config.rounds // _POINTS)
     points: dict[int, dict[str, float]] = {}
 
     def scores(now: Progress) -> Vector:
         found = predict(model, now.parameters, judges.rows, engine=config.engine)
-        if own is None or isinstance(judges, DrawnJudges):
+        if own is None or isinstance(people, DrawnJudges):
             return found
         of_own = predict(model, now.parameters, own.rows, engine=config.engine)
-        return corrected(found, reliability(judges, found, own, of_own))
+        of_people = (
+            found if people is judges else predict(model, now.parameters, people.rows, engine=config.engine)
+        )
+        return corrected(found, reliability(people, of_people, own, of_own))
 
     def look(now: Progress) -> None:
         if now.round % every == 0 and now.round < config.rounds:

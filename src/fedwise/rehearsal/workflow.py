@@ -10,6 +10,7 @@ from typing import NamedTuple, TypedDict, Unpack
 import msgspec
 import numpy as np
 
+from ..doubling.target import TargetLike, target_of
 from ..errors import FedwiseError, PoolError, nearest
 from ..estimation import Releases
 from ..search.selection import Selection
@@ -48,7 +49,7 @@ def rehearse(
     stages: int = 3,
     records: int | None = None,
     judged: int = JUDGED,
-    target: Sequence[str] | None = None,
+    target: TargetLike | None = None,
     seed: int = 0,
     progress: Callable[[int, int, float], None] | None = None,
     **more: Unpack[More],
@@ -77,7 +78,8 @@ def rehearse(
     judged
         Records of the population that judges.
     target
-        Clients whose population judges; default all.
+        Clients whose population judges; default all. Or **public** rows that judge as they are: a frame, or the path of
+        a Parquet, CSV or TSV file. Never give private rows here: no noise protects them.
     seed
         Equal seeds give equal rehearsals.
     progress
@@ -96,7 +98,7 @@ def rehearse(
     settings = settings or Training()
     _check(settings, stages=stages, judged=judged, records=records, random=random, more=more)
     asked = _asked(pool, federations, random=random, everyone=everyone, alone=alone, seed=seed)
-    scenery = Scenery(pool, None if target is None else tuple(target), judged, seed)
+    scenery = Scenery(pool, target_of(target, pool.plan.schema), judged, seed)
     question = {"kind": "rehearse", "scenery": scenery.digest, "asked": asked, "settings": settings,
                 "stages": stages, "records": records}  # fmt: skip
     output = more.get("output")

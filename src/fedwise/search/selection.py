@@ -13,6 +13,7 @@ from ..deferred import Deferred
 from ..errors import FedwiseError
 from ..files import decode, read_bytes, write_new
 from ..notebook import html_table, plot
+from ..objective.interval import UNKNOWN
 from ..objective.pfl import Terms, Weights
 from .point import Point
 
@@ -56,11 +57,25 @@ class Contribution(msgspec.Struct, frozen=True):
 
 
 class ForecastValue(msgspec.Struct, frozen=True):
-    """A metric of the model this federation would train, forecast from the tables and added from outside."""
+    """A metric of the model this federation would train, forecast from the tables and added from outside.
+
+    `std_error` is that of the privacy noise alone; `low` and `high` bound the trained value at 90%, what the forecast
+    lacks included. Where the noise drowns the answer, `known` is false.
+    """
 
     metric: str
     value: float
     std_error: float | None = None
+    low: float | None = None
+    high: float | None = None
+    known: bool = True
+
+    def __str__(self) -> str:
+        name = self.metric.replace("_", " ")
+        if not self.known:
+            return f"{name} {UNKNOWN}"
+        between = "" if self.low is None else f" (90%: {self.low:.3f} to {self.high:.3f})"
+        return f"{name} {self.value:.4f}{between or _plus_minus(self.std_error)}"
 
 
 class RehearsedMetric(msgspec.Struct, frozen=True, kw_only=True):
@@ -253,9 +268,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         if self.frequency:
             chosen = ", ".join(f"{client} {self.frequency.get(client, 0.0):.0%}" for client in self.clients)
             lines.append(("chosen again", f"{chosen}  ({self.redraws} redraws of the noise)"))
-        for found in self.forecast:
-            name = found.metric.replace("_", " ")
-            lines.append(("forecast", f"{name} {found.value:.4f}{_plus_minus(found.std_error)}"))
+        lines += [("forecast", str(found)) for found in self.forecast]
         if self.rehearsal is not None:
             lines.append(("rehearsal", self.rehearsal.verdict))
         lines.append(

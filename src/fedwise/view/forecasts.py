@@ -51,11 +51,11 @@ def forecaster(estimates: Estimates, model: str = "mlp") -> Forecaster | None:
 def measures(
     found: Forecaster | None, clients: Sequence[str], *, draws: int = 16, seed: int = 0
 ) -> list[Measure]:
-    """Predicted metrics of a federation, with 95% intervals for the privacy noise where there is any."""
+    """Predicted metrics of a federation, with 90% intervals for those of the trained model."""
     if found is None:
         return []
     noisy = bool(np.any(found.estimates.sigmas > 0))
-    if not noisy or found.estimates.cells.size > _MOST_CELLS:
+    if noisy and found.estimates.cells.size > _MOST_CELLS:
         draws = 0
     predicted = found.predict(list(clients), draws=draws, seed=seed)
     schema, first = found.estimates.schema, found.design.attribute
@@ -63,11 +63,12 @@ def measures(
     out = []
     for metric, label in _shown(found).items():
         value = predicted.metrics.value(metric)
-        error = predicted.std_errors.get(metric)
-        low, high = (None, None) if error is None else (value - 1.96 * error, value + 1.96 * error)
+        low, high, known = predicted.interval(metric) or (None, None, True)
         by = name if parse(metric).compares_groups else ""
         shown = f"{label} of {by}" if by and len(schema.sensitive) > 1 else label
-        out.append(Measure(label=shown, metric=metric, value=value, low=low, high=high, attribute=by))
+        out.append(
+            Measure(label=shown, metric=metric, value=value, low=low, high=high, attribute=by, known=known)
+        )
     return out + _other_attributes(found, clients)
 
 

@@ -47,7 +47,10 @@ Runs = Mapping[str, pl.DataFrame | Sequence[pl.DataFrame]]
 
 
 class Measure(msgspec.Struct, frozen=True, kw_only=True):
-    """A number people know, with its 95% interval where there is one. `attribute` is set where groups are compared."""
+    """A number people know, with an interval where there is one: at 95% of a training, at 90% of a forecast.
+
+    `attribute` is set where groups are compared. `known` is false where the noise drowns a forecast.
+    """
 
     label: str
     metric: str
@@ -55,6 +58,7 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
     low: float | None = None
     high: float | None = None
     attribute: str = ""
+    known: bool = True
 
 
 class Curve(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,7 +34,7 @@ export function card(host, title, answer, { labels, other, frequency, forecast, 
     forecast?.length
       ? element(
           "dl", { class: "terms forecast" },
-          ...forecast.map((m) => element("div", {}, element("dt", {}, m.label), element("dd", {}, number(m.value, 3), m.low === null ? null : element("small", {}, `${number(m.low, 3)} to ${number(m.high, 3)}`)))),
+          ...forecast.map((m) => element("div", {}, element("dt", {}, m.label), element("dd", {}, m.known ? number(m.value, 3) : "not known at this epsilon", m.low === null ? null : element("small", {}, `${number(m.low, 3)} to ${number(m.high, 3)}`)))),
         )
       : null,
     rehearsal ? element("h3", {}, "Rehearsal on artificial doubles") : null,
