@@ -82,7 +82,10 @@ def test_a_pool_of_joint_tables_reads_as_one_of_pairs() -> None:
     assert exact[True].plan.digest != exact[False].plan.digest
     chosen = [fw.select(found, k=2, seed=0).clients for found in exact.values()]
     assert chosen[0] == chosen[1]
+    assert len(exact[True].asked.tables) == 4
+    assert f"{len(exact[True].asked.tables)} tables" in pool(1.0, joint=True).asked.promise
     kept = exact[True].without(["B"])
+    assert kept.asked == exact[True].asked
     assert kept.joint is not None
     np.testing.assert_array_equal(kept.joint.counts, exact[True].joint.counts[[0, 2, 3]])
 

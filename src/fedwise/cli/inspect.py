@@ -74,7 +74,10 @@ def describe(pool: object) -> dict[str, object]:
 
     assert isinstance(pool, Pool)
     plan = pool.plan
-    _, _, totals, consistency = consistent(pool.matrix, plan.layout, pool.sigmas)
+    # As they were released: pairs that were summed from one table share its noise.
+    counts = pool.matrix if pool.joint is None else pool.joint.counts
+    noise = pool.sigmas if pool.joint is None else pool.joint.sigmas
+    _, _, totals, consistency = consistent(counts, pool.asked.layout, noise)
     flags = {flag.client: flag.reason for flag in pool.flags}
     alerts: dict[str, list[str]] = {}
     for alert in pool.alerts:
@@ -93,7 +96,7 @@ def describe(pool: object) -> dict[str, object]:
                 pool.clients, pool.sources, totals, consistency.p_value, strict=True
             )
         ],
-        "promise": plan.promise,
+        "promise": pool.asked.promise,
         "epsilon": plan.promise_epsilon,
         "delta": plan.delta,
         "private": plan.private,
@@ -101,9 +104,9 @@ def describe(pool: object) -> dict[str, object]:
         "label": pool.label,
         "plan_digest": plan.digest,
         "schema": plan.schema.name,
-        "tables": len(plan.tables),
-        "cells": plan.layout.cells,
-        "noise": {"least": float(pool.sigmas.min()), "most": float(pool.sigmas.max())},
+        "tables": len(pool.asked.tables),
+        "cells": pool.asked.layout.cells,
+        "noise": {"least": float(noise.min()), "most": float(noise.max())},
         "flagged": sorted(flags),
         "alerts": sorted(alerts),
     }

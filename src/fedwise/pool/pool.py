@@ -61,6 +61,8 @@ class Pool:
     joint
         The tables before they were summed to pairs, where the plan asks for joint ones: `plan`, `matrix` and `sigmas`
         are those of the pairs.
+    asked
+        The plan as clients got it; `plan` is how it is read.
     cache
         Estimates made from this pool so far, by estimator.
     """
@@ -79,6 +81,7 @@ class Pool:
         alerts: Sequence[Alert] = (),
         sources: Sequence[str] = (),
         joint: JointTables | None = None,
+        asked: Plan | None = None,
     ) -> None:
         self.clients = tuple(clients)
         self.plan = plan
@@ -88,6 +91,7 @@ class Pool:
         scales = plan.sigmas if sigmas is None else sigmas
         self.sigmas = np.broadcast_to(scales, (len(self.clients), plan.layout.tables))
         self.joint = joint
+        self.asked = asked or plan
         self.spendings = tuple(spendings)
         #: The shortlist kept beside the releases, by which a stage was asked; None where there is none.
         self.shortlist: Shortlist | None = None
@@ -108,7 +112,8 @@ class Pool:
         scales = np.broadcast_to(plan.sigmas if sigmas is None else sigmas, (len(clients), len(plan.tables)))
         joint = JointTables(plan.folding, np.asarray(matrix, np.float64), scales)
         pairs: Counts = plan.folding.cells(matrix)
-        return cls(clients, plan.as_pairs, pairs, sigmas=plan.folding.scales(scales), joint=joint, **more)
+        scales = plan.folding.scales(scales)
+        return cls(clients, plan.as_pairs, pairs, sigmas=scales, joint=joint, asked=plan, **more)
 
     @classmethod
     def of(cls, releases: Iterable[Release], *, accept_flagged: bool = False) -> Pool:
@@ -214,6 +219,7 @@ class Pool:
             alerts=[alert for alert in self.alerts if alert.client in stay],
             sources=[self.sources[i] for i in kept] if self.sources else (),
             joint=None if self.joint is None else self.joint.of(kept),
+            asked=self.asked,
         )
 
     def for_target(self, name: str | None) -> Pool:

@@ -80,10 +80,8 @@ def rehearse(
     target
         Clients whose population judges; default all. Or **public** rows that judge as they are: a frame, or the path of
         a Parquet, CSV or TSV file. Never give private rows here: no noise protects them.
-    seed
-        Equal seeds give equal rehearsals.
-    progress
-        Called with trainings done, trainings in all, and the best AUC so far of a federation asked for.
+    seed, progress
+        Equal seeds give equal rehearsals. Called with trainings done, in all, and the best AUC of those asked for.
     **more
         ``output``: a run directory. Every training is written there as it ends, the same call goes on after a stop, and
         ``fedwise report`` reads it. ``force``: replace another rehearsal that it holds.
@@ -106,8 +104,8 @@ def rehearse(
         folder.begin(question, pool, force=more.get("force", False))
         folder.keep_federation(federations if isinstance(federations, Selection) else asked[0].clients)
         trainings = Trainings(scenery, folder=folder.path)
-        wanted = [one.clients for one in asked if one.role == "federation"]
-        done = _Tally(len(asked) * stages, wanted, progress)
+        named = [one.clients for one in asked if one.role == "federation"]
+        done = _Tally(len(asked) * stages, named, progress)
         found = [
             trainings.train([Task(one.clients, settings, number, records) for one in asked], done.add)
             for number in range(stages)

@@ -81,7 +81,7 @@ def promise_of(
         The privacy of the training that is shown too.
     """
     label = label_of(pool, selection, plan=plan)
-    plan = pool.plan if pool is not None else plan
+    plan = pool.asked if pool is not None else plan
     costs = training.sentences if training is not None else []
     said = training.label if training is not None else None
     if plan is None:
@@ -134,8 +134,9 @@ def _left(plan: Plan, label: Label) -> list[str]:
         "not charged": "with noise in every cell, not all of it charged to a ledger",
         "not checked": "as the plan asks; whether they carry its noise was not checked",
     }[label]
+    what = "pairs" if plan.folding is None else "pairs and larger sets"
     return [
-        f"Counts for {len(plan.tables)} pairs of {len(plan.schema.columns)} public columns, {noise}.",
+        f"Counts for {len(plan.tables)} {what} of {len(plan.as_pairs.schema.columns)} public columns, {noise}.",
         "The client's name, and the plan it answered.",
     ]
 
