@@ -90,6 +90,8 @@ def test_odd_data_is_warned_about_and_still_released() -> None:
     assert units.ok
     assert "rule 'INCOME > 50000' is met by nearly all rows or by nearly none" in says(units)
     assert "the target 'RICH' has one class only" in says(units)
+    slip = fw.check(PLAN, make_people(1000).with_columns(INCOME=pl.Series([0.0] * 20 + [60_000.0] * 980)))
+    assert "rule 'INCOME > 50000' is met by nearly all rows or by nearly none" in says(slip)
     copies = fw.check(PLAN, pl.concat([make_people(500)] * 2))
     assert "exact copies of others" in says(copies)
     weak = fw.plan(fw.Schema.parse(SMALL.replace("sensitive", "feature")), 50.0, delta=0.01)

@@ -22,8 +22,9 @@ COMMON_CODES = (
     "", "-", "--", ".", "..", "?", "*", "#n/a", "n", "n/a", "na", "nan", "nil", "none", "null", "missing", "unknown",
     "-1", "-7", "-8", "-9", "-99", "-999", "-9999", "99", "999", "9999", "99999", "b", "x",
 )  # fmt: skip
-#: A rule that fewer than this share of rows meet, or fail, is suspected of a wrong unit.
-_RARE = 0.005
+#: A rule that fewer than the first share of rows meet, or more than the second, is suspected of a wrong unit. Rare
+#: events are what many rules ask for; nearly everybody is not.
+_RARE, _COMMON = 0.005, 0.97
 #: How many different values are shown.
 _SHOWN = 5
 
@@ -129,7 +130,7 @@ def _in_rule(column: Column, rows: pl.DataFrame) -> list[Finding]:
     if lost and column.missing == "stop":
         says = f"rule '{column.rule}' reads missing values"
         found.append(problem(says, f"{lost} of {len(codes)} rows", _for_missing(column, source)))
-    if met < _RARE or met > 1 - _RARE:
+    if met < _RARE or met > _COMMON:
         says = f"rule '{column.rule}' is met by nearly all rows or by nearly none"
         figures = f"{met:.1%} of {len(codes)} rows"
         if source.dtype.is_numeric() and source.null_count() < len(source):
