@@ -151,8 +151,7 @@ def page(rows: pl.DataFrame, calibrated: Sequence[str], areas: Sequence[str]) ->
         "",
         "Clients have at most 20,000 rows, and tables count the very rows that train. (Until version 0.2.0 clients "
         "trained on a sample of 3,000 of the rows counted: federations then differed by that sample too, which no "
-        "release can know; on ACSIncome 2024 two such samples of the same clients agreed in SPD with a correlation of "
-        ".55 only.)",
+        "release can know.)",
         "",
         "Where two trainings of the same federations agree less than is asked of a rehearsal, nothing can be ranked "
         "as asked: *where they differ* is the mean over the pools whose ceiling is at least the bound.",
