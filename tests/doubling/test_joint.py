@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -14,6 +15,7 @@ from fedwise.doubling.joint import Space
 from fedwise.doubling.population import population
 from fedwise.estimation import estimate
 from fedwise.estimation.fission import split_noise
+from fedwise.planning import Plan
 from fedwise.pool.pool import Pool
 
 SCHEMA = fw.Schema(
@@ -115,8 +117,19 @@ def test_records_pass_through_the_model_unchanged() -> None:
     np.testing.assert_array_equal(space.parted(space.joined(codes)), codes)
 
 
-def test_joint_releases_rehearse() -> None:
+def test_joint_releases_rehearse_and_train_in_one_directory(tmp_path: Path) -> None:
+    releases, settings = pool(1.0, joint=True), fw.Training(rounds=2, lr=1e-2)
     found = fw.rehearse(
-        pool(1.0, joint=True), [("A", "B")], fw.Training(rounds=2, lr=1e-2), stages=2, random=0, records=500
+        releases, [("A", "B")], settings, stages=2, random=0, records=500, output=tmp_path / "run"
     )
     assert 0.5 < np.mean(found.performances[0].values["auc"]) <= 1.0
+    kept = Plan.load(tmp_path / "run" / "plan.json")
+    assert kept == releases.asked
+    frames = {name: rows(i, 300) for i, name in enumerate(CLIENTS)}
+    run = fw.train(
+        frames, None, fw.select(releases, k=2, seed=0), settings, output=tmp_path / "trained", plan=kept
+    )
+    assert run.path.exists()
+    fw.report(run.path, output=tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "4 pairs and larger sets of 4 public columns" in page

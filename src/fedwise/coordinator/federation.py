@@ -186,7 +186,7 @@ class Federation:
         fresh = [node for node in self.channel.online() if node not in known]
         if not fresh:
             return ()
-        found = self._ask(self.pool.plan, fresh, self.turnover.wait if timeout is None else timeout)
+        found = self._ask(self.pool.asked, fresh, self.turnover.wait if timeout is None else timeout)
         names = set(self.nodes)
         new = {node: made for node, made in found.releases.items() if made.client not in names}
         self.absent = (*self.absent, *found.absent)
@@ -206,7 +206,7 @@ class Federation:
         if not asked:
             return ()
         before = {made.client: made for made in self.releases}
-        plan = self.pool.plan.at_edition(max(made.plan.number for made in self.releases) + 1)
+        plan = self.pool.asked.at_edition(max(made.plan.number for made in self.releases) + 1)
         found = self._ask(plan, asked, self.waiting.timeout if timeout is None else timeout)
         for absence in found.absent:
             self.waiting.log.warning("fedwise: not renewed: %s", absence)

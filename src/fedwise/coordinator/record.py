@@ -57,10 +57,10 @@ def save_federation(
     if (directory / FILE).exists():
         _clear(directory)
     keep_releases(federation.releases, directory / "releases")
-    plan = federation.pool.plan
+    pool = federation.pool
     parts = {
-        "schema.toml": plan.schema.to_toml().encode(),
-        "plan.json": plan.encode(),
+        "schema.toml": pool.plan.schema.to_toml().encode(),
+        "plan.json": pool.asked.encode(),
         "selection.json": federation.selection.encode(),
     }
     if metrics:

@@ -36,7 +36,9 @@ class Releases(Protocol):
     """What is estimated from: releases of one plan, or of related plans. `Pool` is one."""
 
     clients: tuple[str, ...]
+    #: How the releases are read, and the plan as clients got it.
     plan: Plan
+    asked: Plan
     matrix: npt.NDArray[np.int64] | npt.NDArray[np.float64]
     #: Shape (clients, tables): noise scales.
     sigmas: npt.NDArray[np.float64]

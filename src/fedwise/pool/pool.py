@@ -246,6 +246,7 @@ class Pool:
             flags=self.flags,
             alerts=self.alerts,
             sources=self.sources,
+            asked=self.asked,
         )
 
     def __len__(self) -> int:

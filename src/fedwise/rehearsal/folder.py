@@ -66,7 +66,7 @@ class Folder:
             (self.path / SELECTION).unlink(missing_ok=True)
         (self.path / ANSWER).unlink(missing_ok=True)
         write_new(path, told, force=True)
-        write_new(self.path / "plan.json", pool.plan.encode(), force=True)
+        write_new(self.path / "plan.json", pool.asked.encode(), force=True)
 
     def keep_federation(self, federation: Selection | Sequence[str]) -> None:
         """Write who is rehearsed, for the report; a selection that lies there already, of a run, stays."""

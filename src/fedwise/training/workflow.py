@@ -84,7 +84,7 @@ def train(
     """
     settings = settings or Training()
     check_extra(private=settings.epsilon is not None)
-    known = schema or (plan.schema if plan is not None else None)
+    known = schema or (plan.as_pairs.schema if plan is not None else None)
     if known is None:
         raise SchemaError("training needs a schema; pass one, or the plan that holds it")
     wanted, kept = _wanted(federation)

@@ -55,7 +55,7 @@ def subject_of(
     schema: Schema | None = None,
 ) -> Subject:
     """What a report is about, from the plan, or from the schema of a run where there is no plan."""
-    found = plan.schema if plan is not None else schema
+    found = plan.as_pairs.schema if plan is not None else schema
     return Subject(
         known=found is not None,
         task=found.name if found is not None else "",
