@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from .schema.schema import Schema
+from .schema.schema import Role, Schema
 
 
 def promise_in_words(epsilon: float, delta: float, *, tables: int, stages: Sequence[float] = ()) -> str:
@@ -40,6 +40,11 @@ def schema_notes(schema: Schema, shares: Mapping[str, float]) -> list[str]:
         )
     if schema.codebook:
         notes.append(f"features of codebook {schema.codebook[:12]}: every client makes them with the same")
+    if schema.columns[-1].role == Role.JOINT:
+        names = ", ".join(part.name for part in schema.columns[-1].parts)
+        notes.append(
+            f"'{schema.columns[-1].name}' is one column of all combinations of {names}, counted with each feature"
+        )
     if not schema.sensitive:
         notes.append("no sensitive attribute: nothing about fairness is asked, chosen or reported")
     return notes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 
 import msgspec
 import numpy as np
@@ -48,6 +49,23 @@ def test_joint_tables_sum_to_the_pairs(schema: fw.Schema) -> None:
     np.testing.assert_array_equal(joint.folding.cells(asked), count(schema.encode(rows), pairs.layout).exact)
     both = np.stack([asked, 2 * asked])
     np.testing.assert_array_equal(joint.folding.cells(both)[1], 2 * joint.folding.cells(asked))
+
+
+def test_many_levels_are_summed_without_large_matrices() -> None:
+    wide = [fw.Column(name, fw.Role.FEATURE, levels=tuple(range(150))) for name in ("a", "b")]
+    schema = fw.Schema(name="wide", columns=(SCHEMA.columns[1], *wide, SCHEMA.columns[0]))
+    pairs, joint = fw.plan(schema), fw.plan(schema, joint=True)
+    rows = people(schema)
+    asked = count(joint.schema.encode(rows), joint.layout).exact
+    tracemalloc.start()
+    np.testing.assert_array_equal(joint.folding.cells(asked), count(schema.encode(rows), pairs.layout).exact)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 50 * asked.nbytes
+
+
+def test_the_plan_says_what_is_joined() -> None:
+    assert "is one column of all combinations of sex, race, label" in str(fw.plan(SCHEMA, joint=True))
 
 
 def test_two_groups_and_two_classes_cost_no_cell_more() -> None:

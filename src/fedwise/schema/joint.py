@@ -110,38 +110,41 @@ class Folding:
         return Layout(self.plain.names, self.plain.sizes, tuple(pair for pair in every if pair in kept))
 
     @cached_property
-    def _tables(self) -> list[tuple[int, Ints]]:
-        """For each pair: the table it is read from, and the pair's cell of each of that table's cells."""
+    def _sources(self) -> list[tuple[int, int | None]]:
+        """For each pair: the table it is read from, and which of the columns joined it keeps; none if it was asked."""
         known = {pair: j for j, pair in enumerate(self.asked.pairs)}
-        found = []
-        for j, (x, y) in enumerate(self.layout.pairs):
-            rows, columns = self.layout.shapes[j]
+        found: list[tuple[int, int | None]] = []
+        for x, y in self.layout.pairs:
             if (x, y) in known:
-                found.append((known[x, y], np.arange(rows * columns)))
-                continue
-            first = x in self.features  # the feature's levels are the rows of the pair, or its columns
-            feature, group = (x, y) if first else (y, x)
-            level = self.levels[self.groups.index(group)]
-            own = np.arange(self.plain.sizes[feature])[:, None]
-            cell = own * columns + level if first else level * columns + own
-            found.append((self.features[feature], cell.ravel()))
+                found.append((known[x, y], None))
+            else:
+                feature, group = (x, y) if x in self.features else (y, x)
+                found.append((self.features[feature], self.groups.index(group)))
         return found
 
     def cells(self, counts: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Counts of the tables asked, shape (…, cells), as counts of pairs."""
         out = np.zeros((*counts.shape[:-1], self.layout.cells), counts.dtype)
-        for j, (table, cell) in enumerate(self._tables):
-            onto = np.eye(self.layout.slice(j).stop - self.layout.slice(j).start, dtype=counts.dtype)[cell]
-            out[..., self.layout.slice(j)] = counts[..., self.asked.slice(table)] @ onto
+        for j, (table, group) in enumerate(self._sources):
+            found = counts[..., self.asked.slice(table)]
+            if group is not None:
+                level = self.levels[group]
+                found = found.reshape(*counts.shape[:-1], -1, len(level))
+                found = found @ np.eye(int(level.max()) + 1, dtype=counts.dtype)[level]
+                if self.layout.pairs[j][0] not in self.features:
+                    found = found.swapaxes(-1, -2)  # the feature's levels are the columns of the pair
+                found = found.reshape(*counts.shape[:-1], -1)
+            out[..., self.layout.slice(j)] = found
         return out
 
     def scales(self, sigmas: npt.ArrayLike) -> Floats:
         """Noise scales of the tables asked, shape (…, tables), as those of the pairs: √m σ for sums of m counts."""
         given = np.asarray(sigmas, dtype=np.float64)
+        counts = [self.asked.shapes[table] for table, _ in self._sources]
         return np.stack(
             [
-                given[..., table] * sqrt(len(cell) / prod(shape))
-                for (table, cell), shape in zip(self._tables, self.layout.shapes, strict=True)
+                given[..., table] * sqrt(prod(whole) / prod(shape))
+                for (table, _), whole, shape in zip(self._sources, counts, self.layout.shapes, strict=True)
             ],
             axis=-1,
         )
