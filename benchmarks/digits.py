@@ -22,7 +22,7 @@ and on random tens, and tested after every round on the last 5,000 clean test im
 Lines are written as they come; a run that was stopped goes on. `--choices` writes who is chosen, for more seeds and
 degrees of skew, and trains nothing.
 
-Extractor and number of codes were chosen on seeds 0 to 2, the rule about lacking classes and the trainings on seeds from
+Extractor and number of codes were chosen on seeds 0 to 2, the rule about lacking classes and the training on seeds from
 100 on; docs/how-to/images.md says which seeds are reported, and in which order they were run.
 """
 
