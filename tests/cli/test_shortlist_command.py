@@ -111,7 +111,7 @@ def test_a_stage_in_waves(tmp_path: Path) -> None:
     assert spent == {name: 2.0 if name in second.clients else 0.5 for name in "abcdef"}
     for ledger in (tmp_path / "all.csv.ledgers").glob("*.db"):
         assert len(fw.Ledger(ledger).history()) == (2 if ledger.stem.split(".")[0] in second.clients else 1)
-    with pytest.raises(FedwiseError, match="already exists"):
+    with pytest.raises(FedwiseError, match="exists; choose another name"):
         run(*ask)
     with pytest.raises(FedwiseError, match="must have a stage left to ask"):
         run(*ask, "--force")
