@@ -127,7 +127,7 @@ def run_schedule(bench: Bench, schedule: str, seed: int, k: int) -> Row:
     turns = [(stage, wave) for stage in range(2, len(totals) + 1) for wave in range(int(waves or 1))]
     for stage, wave in turns:
         size = max(len(clients) // stage if len(totals) > 2 else len(clients) // 2, k)
-        found = fw.shortlist(pool, k, size=size, waves=int(waves or 1), redraws=24, seed=seed, threads=1)
+        found = fw.shortlist(pool, k, size=size, waves=int(waves or 1), seed=seed, threads=1)
         added = np.isin(clients, found.added)
         more = np.where(added[:, None], np.array(made.stage(stage).sigmas) ** -2.0, 0.0)
         drawn = bench.noisy(np.array(made.stage(stage).sigmas), seed, stage)

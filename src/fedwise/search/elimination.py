@@ -113,7 +113,7 @@ def shortlist(
     size, most = asking.get("size"), asking.get("most")
     _check(chance, size, most, redraws, len(pool.clients))
     turn = next_turn(pool, asking.get("waves", 1))
-    stage, before = turn.stage, np.isin(pool.clients, turn.before)
+    before = np.isin(pool.clients, turn.before)
     estimates = estimate(pool)
     sizes = parse_sizes(k, len(pool.clients))
     given = constraints or Constraints()
@@ -124,27 +124,22 @@ def shortlist(
     with Control(threads=threads, progress=progress) as control:
         trial = _Trial(estimates, goal, feasible, seed, control)
         found = control.run(lambda: trial.standings(redraws))
-        found = doubted(found, known_share(estimates, usual), feasible[min(feasible)], min(feasible))
-        able = np.array([_able(pool, i, stage) for i in range(len(pool.clients))])
+        able = np.array([_able(pool, i, turn.stage) for i in range(len(pool.clients))])
+        # Those who answered an earlier wave are known better; the doubt is about the others.
+        known = known_share(estimates, usual, able & ~before if turn.before else None)
+        found = doubted(found, known, feasible[min(feasible)], min(feasible))
         asked = eliminate(
             found.chance, able, allowed=chance * min(feasible), size=size, most=most, least=min(feasible),
             before=before, waves=turn.left,
         )  # fmt: skip
         left_out = float(found.chance[~asked].sum()) / min(feasible)
-        sigmas = _after(pool, asked & ~before, stage)
+        sigmas = _after(pool, asked & ~before, turn.stage)
         after = control.run(lambda: trial.regret_after(pool, asked, sigmas, rules, max(redraws // _AFTER, 2)))
     bounded = size is not None or most is not None or turn.left > 1
     return _listed(
-        pool, turn, asked,
-        sizes=tuple(feasible),
-        chance=min(left_out, 1.0) if bounded else chance,
-        bounded=bounded,
-        redraws=redraws,
-        regret=found.regret,
-        regret_after=after,
-        objective=goal.name,
+        pool, turn, asked, sizes=tuple(feasible), chance=min(left_out, 1.0) if bounded else chance, bounded=bounded,
+        redraws=redraws, regret=found.regret, regret_after=after, objective=goal.name, seed=seed,
         constraints=msgspec.to_builtins(rules.given()),
-        seed=seed,
         standings=_reasons(pool, turn, found, asked, rules, given.exclude),
     )  # fmt: skip
 
