@@ -85,3 +85,33 @@ def test_one_holder_answers_both_stages_for_its_clients(tmp_path: Path) -> None:
     }
     with pytest.raises(FedwiseError, match="must come with the shortlist that asks for it"):
         run("release", plan, file, "--by", "AREA", "--stage", 2, "-o", releases)
+
+
+def test_a_stage_in_waves(tmp_path: Path) -> None:
+    """Each wave is one shortlist command; it goes on from the shortlist kept beside the releases."""
+    (tmp_path / "small.toml").write_text(SMALL)
+    plan, releases, file = tmp_path / "plan.json", tmp_path / "releases", tmp_path / "all.csv"
+    run("plan", tmp_path / "small.toml", "--stages", "0.5,2", "-o", plan)
+    people = [make_people(1500, ord(name)).with_columns(AREA=pl.lit(name)) for name in "abcdef"]
+    pl.concat(people).write_csv(file)
+    run("release", plan, file, "--by", "AREA", "-o", releases)
+    listed = releases / "shortlist.json"
+    ask = ["shortlist", releases, "-k", 2, "--ask", 4, "--waves", 2, "--redraws", 10, "-o", listed]
+    later = ["release", plan, file, "--by", "AREA", "--stage", 2, "--shortlist", listed, "-o", releases]
+    assert "wave 1 of 2: 2 are asked now" in run(*ask)
+    first = fw.Shortlist.load(listed)
+    run(*later)
+    assert "wave 2 of 2: 2 are asked now" in run(*ask)
+    second = fw.Shortlist.load(listed)
+    assert set(second.clients) == {*first.added, *second.added}
+    assert len(second.clients) == 4
+    run(*later)
+    pool = fw.Pool.load(releases)
+    spent = dict(zip(pool.clients, pool.epsilons.tolist(), strict=True))
+    assert spent == {name: 2.0 if name in second.clients else 0.5 for name in "abcdef"}
+    for ledger in (tmp_path / "all.csv.ledgers").glob("*.db"):
+        assert len(fw.Ledger(ledger).history()) == (2 if ledger.stem.split(".")[0] in second.clients else 1)
+    with pytest.raises(FedwiseError, match="exists; choose another name"):
+        run(*ask)
+    with pytest.raises(FedwiseError, match="must have a stage left to ask"):
+        run(*ask, "--force")

@@ -34,6 +34,24 @@ def test_only_the_shortlist_is_asked_again(tmp_path, small_schema):
     assert (loaded.matrix == federation.pool.matrix).all()
 
 
+def test_a_stage_in_waves_asks_each_node_once(tmp_path, small_schema):
+    spy = SpyGrid(make_grid(tmp_path))
+    federation = select_federation(
+        spy,
+        small_schema,
+        shortlist={"size": 4, "waves": 2, "redraws": 10},
+        save=tmp_path / "releases",
+        **OPTIONS,
+    )
+    assert len(spy.sent) == len(NAMES) + 4
+    assert sorted(federation.pool.epsilons.tolist()) == [0.1] * (len(NAMES) - 4) + [1.0] * 4
+    assert sum(len(fw.Ledger(tmp_path / name / "budget.db").history()) for name in NAMES) == len(NAMES) + 4
+    kept = Pool.load(tmp_path / "releases").shortlist
+    assert kept is not None
+    assert kept.complete
+    assert kept.wave.number == kept.wave.of == 2
+
+
 def test_a_node_that_refuses_the_second_stage_keeps_its_first(tmp_path, small_schema):
     grid = make_grid(tmp_path)
     for name in NAMES:

@@ -14,7 +14,8 @@ from fedwise.errors import FedwiseError, PoolError
 from fedwise.estimation.possible import learned, possible
 from fedwise.search.client_errors import known_share
 from fedwise.search.constraints import Constraints
-from fedwise.search.elimination import Standings, doubted, eliminate
+from fedwise.search.elimination import Standings, doubted
+from fedwise.search.waves import eliminate
 
 CLIENTS = tuple("abcdefghij")
 

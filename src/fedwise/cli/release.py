@@ -102,9 +102,10 @@ def release(
     hint = f"fedwise check {request} {file}" + (f" --by {by}" if by else "")
     if by is not None:
         _refuse_with_by(data_version, simulated=simulated, no_privacy=no_privacy)
+        folder = output or Path("releases")
         _release_all(
-            question, listed(frames(), question, shortlist), file, ledger, output, budget=budget, limits=limits,
-            force=force, json=json,
+            question, listed(frames(), question, shortlist, folder), file, ledger, folder, budget=budget,
+            limits=limits, force=force, json=json,
         )  # fmt: skip
         return
     made, target, warnings = _release_one(
@@ -205,7 +206,7 @@ def _release_all(
     frames: dict[str, FrameLike],
     file: Path,
     ledgers: Path | None,
-    output: Path | None,
+    folder: Path,
     *,
     budget: float | None,
     limits: dict[str, float | None],
@@ -215,7 +216,6 @@ def _release_all(
     """A release of every client in the file, each charged to its own ledger."""
     from ..owner.batch import answer_all, release_name
 
-    folder = output or Path("releases")
     with progress() as bar:
         task = bar.add_task("releasing", total=len(frames), best="")
         made = answer_all(

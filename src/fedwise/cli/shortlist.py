@@ -37,6 +37,9 @@ def shortlist(
     ] = 0.05,
     ask: Annotated[int | None, typer.Option(help="Ask exactly this many clients.")] = None,
     most: Annotated[int | None, typer.Option(help="Ask at most this many clients.")] = None,
+    waves: Annotated[
+        int, typer.Option(help="Ask them in this many waves; run the command again after each.")
+    ] = 1,
     weights: WeightsOption = None,
     include: IncludeOption = "",
     exclude: ExcludeOption = "",
@@ -70,19 +73,22 @@ def shortlist(
     from ..pool.pool import Pool
     from ..search.elimination import shortlist as eliminate
 
-    check_output(output, ".json", force=force)
     pool = Pool.load(releases, accept_flagged=accept_flagged)
+    kept = Path(releases) / "shortlist.json"
+    # The next wave replaces the shortlist of the one before, whose clients it holds.
+    going_on = pool.shortlist is not None and not pool.shortlist.complete and output == kept
+    check_output(output, ".json", force=force or going_on)
     rules = read_constraints(
         include, exclude, group_file, cost_file, max_per_group=max_per_group, budget=budget,
         min_records=min_records, min_client_records=min_client_records, exclude_suspect=exclude_suspect,
     )  # fmt: skip
     made = eliminate(
-        pool, k, chance=chance, size=ask, most=most, redraws=redraws, seed=seed, threads=threads, constraints=rules,
-        weights=Weights.load(weights) if weights else None,
+        pool, k, chance=chance, size=ask, most=most, waves=waves, redraws=redraws, seed=seed, threads=threads,
+        constraints=rules, weights=Weights.load(weights) if weights else None,
         objective=forecast_objective(maximise, subject_to, model="mlp"),
     )  # fmt: skip
     if output is not None:
-        made.save(output, force=force)
+        made.save(output, force=force or going_on)
     if json:
         print_json(made)
         return
@@ -97,6 +103,8 @@ def shortlist(
         right=["spent"],
     )
     if output is not None:
-        note(
-            f"written to {output}; next: send it to {', '.join(made.clients[:4])} and the others that are asked"
-        )
+        names = ", ".join(made.added[:4]) + (" and the others that are asked" if len(made.added) > 4 else "")
+        note(f"written to {output}; next: send it to {names}" if made.added else f"written to {output}")
+        if not made.complete:
+            place = "" if output == kept else f", with this file as {kept}"
+            note(f"when they have answered, run this command again for the next wave{place}")

@@ -55,9 +55,15 @@ def asked_at(
     return question
 
 
-def listed(frames: dict[str, FrameLike], question: Question, shortlist: Path | None) -> dict[str, FrameLike]:
-    """The clients of a file that a stage asks: all, or beyond the first stage those on the shortlist."""
+def listed(
+    frames: dict[str, FrameLike], question: Question, shortlist: Path | None, folder: Path
+) -> dict[str, FrameLike]:
+    """The clients of a file that a stage asks: all, or beyond the first stage those on the shortlist.
+
+    Clients of earlier waves whose release is in the folder have answered.
+    """
     from ..errors import ReleaseError
+    from ..owner.batch import release_name
     from ..owner.shortlisted import Shortlist
 
     if shortlist is None:
@@ -70,6 +76,18 @@ def listed(frames: dict[str, FrameLike], question: Question, shortlist: Path | N
         )
     for name in again:
         found.admit(question.asked, stage=question.stage, client=name)
+    done = {
+        name
+        for name in set(again) - set(found.added)
+        if (folder / release_name(name, question.stage)).exists()
+    }
+    again = {name: rows for name, rows in again.items() if name not in done}
+    if done:
+        note(f"{len(done)} of them answered in an earlier wave")
+    if not again:
+        raise ReleaseError(
+            f"shortlist '{shortlist}' asks no client of this file that has not answered; wait for the next"
+        )
     note(f"{len(again)} of {len(frames)} clients are on the shortlist; the others are not asked again")
     return again
 

@@ -52,7 +52,8 @@ def gather(
     save
         Directory to keep the releases in.
     again
-        Who is asked for the next stage of a plan with stages, from the pool so far. Nobody else gets a message.
+        Who is asked for the next stage of a plan with stages, or its next wave, from the pool so far. Nobody else
+        gets a message.
 
     Raises
     ------
@@ -63,15 +64,15 @@ def gather(
     if save is not None:
         keep_releases(list(found.releases.values()), save)
     made = pooled(found, least=max(least, 1), accept_flagged=accept_flagged, log=waiting.log)
-    for stage in range(2, len(plan.staged) + 1):
-        if again is None:
-            break
-        kept = len(made.releases)
-        made = _ask_again(
-            channel, plan, waiting, made, again(made.pool), stage, accept_flagged=accept_flagged
-        )
-        if save is not None:
-            keep_releases(made.releases[kept:], save)
+    for _ in plan.staged[1:]:
+        complete = False
+        while again is not None and not complete:  # one wave, or several
+            kept, listed = len(made.releases), again(made.pool)
+            made = _ask_again(channel, plan, waiting, made, listed, accept_flagged=accept_flagged)
+            complete = listed.complete
+            if save is not None:
+                keep_releases(made.releases[kept:], save)
+                listed.save(Path(save) / "shortlist.json", force=True)
     return made
 
 
@@ -81,13 +82,15 @@ def _ask_again(
     waiting: Waiting,
     made: Gathered,
     listed: Shortlist,
-    stage: int,
     *,
     accept_flagged: bool,
 ) -> Gathered:
-    """The pool with a further release of those on the shortlist that answer; the others keep what they gave."""
-    nodes = {made.nodes[name]: name for name in listed.clients if name in made.nodes}
+    """The pool with a further release of those the shortlist adds, if they answer; the others keep what they gave."""
+    stage, nodes = listed.stage, {made.nodes[name]: name for name in listed.added if name in made.nodes}
     waiting.log.info("fedwise: stage %d asks %d of %d clients again", stage, len(nodes), len(made.pool))
+    if not nodes:
+        made.pool.shortlist = listed
+        return made
     found = inquire(
         channel, plan, replace(waiting, enough=len(nodes)), only=set(nodes), stage=stage, accept_flagged=True
     )
@@ -96,7 +99,9 @@ def _ask_again(
     # A release under the name of another client is no answer of this one.
     own = [release for node, release in found.releases.items() if release.client == nodes.get(node)]
     releases = (*made.releases, *own)
-    return made._replace(pool=Pool.of(releases, accept_flagged=accept_flagged), releases=releases)
+    pool = Pool.of(releases, accept_flagged=accept_flagged)
+    pool.shortlist = listed
+    return made._replace(pool=pool, releases=releases)
 
 
 def keep_releases(releases: Sequence[Release], folder: str | Path) -> list[Path]:

@@ -89,13 +89,19 @@ def margin_factors(table: Floats, carried: Floats) -> tuple[Floats, Floats]:
     free constant (α + t, β − t) and empty levels are pinned by a trace of the identity.
     Tables (…, a, b) give terms (…, a) and (…, b).
     """
+    a = table.shape[-2]
+    both = np.linalg.solve(margin_system(table), _both_sums(carried)[..., None])[..., 0]
+    return np.asarray(both[..., :a]), np.asarray(both[..., a:])
+
+
+def margin_system(table: Floats) -> Floats:
+    """The matrix of `margin_factors` for tables (…, a, b). Shape (…, a + b, a + b)."""
     a, b = table.shape[-2:]
     system = np.zeros((*table.shape[:-2], a + b, a + b))
     system[..., :a, a:], system[..., a:, :a] = table, np.swapaxes(table, -1, -2)
     diagonal = np.arange(a + b)
     system[..., diagonal, diagonal] = _both_sums(table) + 1e-9
-    both = np.asarray(np.linalg.solve(system, _both_sums(carried)[..., None])[..., 0], dtype=np.float64)
-    return both[..., :a], both[..., a:]
+    return system
 
 
 def _both_sums(tables: Floats) -> Floats:

@@ -5,7 +5,8 @@ known noise variance, τ² the variance between clients, estimated over the pool
 
 1. the number of records, positive by construction;
 2. each marginal, toward the pool's and toward what the client's other marginals tell of it (`factors`),
-   less so for a client that is unlike the others in every variable;
+   less so for a client that is unlike the others in every variable; where noise drowns the sums, interactions
+   tell of it too (`implied`);
 3. the pool's tables, toward independence where noise drowns them;
 4. the *prediction* for a client's table: the pool's odds ratios fitted to the client's own marginals;
 5. what the client's table holds beyond the prediction: first the one coordinate along which the pool's
@@ -26,7 +27,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +41,7 @@ from .consistency import Parts, join, split, variances
 from .estimates import Posterior
 from .factors import factor_posterior
 from .fitting import ROUNDS, centre, fit
+from .implied import improved, noise_trust
 from .mixture import Mixture, weighted
 
 if TYPE_CHECKING:
@@ -113,6 +115,26 @@ def _shrunk(parts: Parts, layout: Layout, sigmas: Floats, pools: int) -> list[Sh
     return [Shrunk(*join(one, layout), Posterior.nothing(layout, clients).of_pool(0)) for one in each]
 
 
+class _Levels(NamedTuple):
+    """One variable: deviation of clients' levels from the pool's, noise variance, the pool's, spread τ², who counts."""
+
+    deviation: Floats
+    noise: Floats
+    pool: Floats
+    spread: Floats
+    mixture: Mixture
+
+    def measured_as(self, deviation: Floats, noise: Floats, pools: npt.NDArray[np.bool_]) -> _Levels:
+        """The same levels with another measurement of the deviations in some of the pools."""
+        spread = np.where(pools[:, None], self.mixture.between(deviation, noise), self.spread)
+        some = pools[:, None, None]
+        return self._replace(
+            deviation=np.where(some, deviation, self.deviation),
+            noise=np.where(some, noise, self.noise),
+            spread=spread,
+        )
+
+
 class _Pools:
     """The steps of `shrink`, sharing the clients' sizes and the noise. The first axis of arrays are the pools."""
 
@@ -138,9 +160,7 @@ class _Pools:
             here = layout.slice(j)
             x, y = layout.sides(j)
             own = cells[:, :, here].reshape(pools, clients, a, b)
-            mixture = self._mixture(
-                own.reshape(pools, clients, -1), self.noise[:, j] * _free(a, b), self.noise[:, j]
-            )
+            mixture = self._mixture_of_table(j, own)
             pooled = whole if self.alike else weighted(mixture.share, marginals)
             pool, uncertain_pool = self._pool_table(j, own, pooled[:, x], pooled[:, y], mixture)
             table = self._client_tables(
@@ -160,27 +180,52 @@ class _Pools:
 
     def _marginals(self) -> tuple[Floats, Floats]:
         """Each level's proportion toward the pool's (step 2), and the variance left."""
-        mixtures = [self._mixture_of(variable) for variable in range(len(self.layout.sizes))]
-        found = [self._levels(variable, mixture) for variable, mixture in enumerate(mixtures)]
+        found = self._told_by_interactions([self._levels(v) for v in range(len(self.layout.sizes))])
         self.factor = self._spread_factor(found)
-        deviation = np.concatenate([own for own, _, _, _ in found], axis=-1)
-        noise = np.concatenate([np.broadcast_to(v, own.shape) for own, _, v, _ in found], axis=-1)
-        spread = np.concatenate([tau for _, _, _, tau in found], axis=-1)
+        deviation = np.concatenate([level.deviation for level in found], axis=-1)
+        noise = np.concatenate(
+            [np.broadcast_to(level.noise, level.deviation.shape) for level in found], axis=-1
+        )
+        spread = np.concatenate([level.spread for level in found], axis=-1)
         shrunk, left = np.empty_like(deviation), np.empty_like(deviation)
         for i, factor in enumerate(self.factor[..., None]):
             # A prior that is wider by a factor is like noise that is smaller by it.
             mean, left[i] = factor_posterior(deviation[i], noise[i] / factor, spread[i])
             unsure = np.divide(left[i], spread[i], out=np.ones_like(mean), where=spread[i] > 0)
             left[i] *= factor
-            for variable, (_, pools, _, _) in enumerate(found):
-                here, pool = self.layout.marginal(variable), pools[i]
+            for variable, level in enumerate(found):
+                here, pool = self.layout.marginal(variable), level.pool[i]
                 # Floors lift the rare levels of every client; what is uncertain pays for it.
                 floor = FLOOR * np.minimum(unsure[:, here], 1.0) * pool
-                share = mixtures[variable].share[i]
                 shrunk[i, :, here] = agree(
-                    pool + mean[:, here], left[i, :, here], floor, share=share, pool=pool
+                    pool + mean[:, here], left[i, :, here], floor, share=level.mixture.share[i], pool=pool
                 )
         return shrunk, left
+
+    def _told_by_interactions(self, found: list[_Levels]) -> list[_Levels]:
+        """Levels as the interactions of tables tell them too, in pools where the noise drowns the sums (`implied`)."""
+        trust = noise_trust([level.noise for level in found], [level.spread for level in found])
+        if not trust.any():
+            return found
+        layout, (pools, clients) = self.layout, self.sizes.shape
+        raw = np.concatenate([level.deviation + level.pool[:, None] for level in found], axis=-1)
+        tables, weights = [], []
+        for j, (a, b) in enumerate(layout.shapes):
+            own = self.parts.interactions[:, :, layout.slice(j)].reshape(pools, clients, a, b)
+            mixture = self._mixture_of_table(j, own)
+            pooled = weighted(mixture.share, raw)
+            x, y = (_proportions(pooled[:, side]) for side in layout.sides(j))
+            tables.append(self._pool_table(j, own, x, y, mixture)[0])
+            weights.append(mixture.weight)
+        deviation, noise = improved(
+            np.concatenate([level.deviation for level in found], axis=-1), self.variances.effects,
+            self.parts.interactions, self.sizes, self.noise, tables, weights, layout, trust,
+        )  # fmt: skip
+        told = []
+        for variable, level in enumerate(found):
+            here = layout.marginal(variable)
+            told.append(level.measured_as(deviation[..., here], noise[..., here], trust > 0))
+        return told
 
     def _mixture_of(self, variable: int) -> Mixture:
         """The mixture of clients that a variable's levels are compared with."""
@@ -188,20 +233,24 @@ class _Pools:
         noise = self.variances.effects[:, variable]
         return self._mixture(self.parts.effects[..., here], (1.0 - 1.0 / levels) * noise, noise)
 
-    def _levels(self, variable: int, mixture: Mixture) -> tuple[Floats, Floats, Floats, Floats]:
-        """Deviation of a variable's levels from the pool's, the pool's, their noise variance and spread.
+    def _mixture_of_table(self, j: int, own: Floats) -> Mixture:
+        """The mixture of clients that the interactions (pools, clients, a, b) of a table are compared with."""
+        a, b = own.shape[-2:]
+        flat = own.reshape(*own.shape[:2], a * b)
+        return self._mixture(flat, self.noise[:, j] * _free(a, b), self.noise[:, j])
+
+    def _levels(self, variable: int) -> _Levels:
+        """What the sums of tables tell of a variable's levels.
 
         The effect has covariance v·(I − J/a), so one level has noise variance v·(1 − 1/a).
         """
-        levels = self.layout.sizes[variable]
+        mixture, levels = self._mixture_of(variable), self.layout.sizes[variable]
         here = self.layout.marginal(variable)
         own = self.parts.effects[..., here] / self.sizes[..., None] + 1.0 / levels
-        pool = np.maximum(weighted(mixture.share, own), 0.0)
-        total = pool.sum(axis=-1, keepdims=True)
-        pool = np.where(total > 0, pool / np.where(total > 0, total, 1.0), 1.0 / levels)
+        pool = _proportions(weighted(mixture.share, own))
         v = ((1.0 - 1.0 / levels) * self.variances.effects[:, variable] / self.sizes**2)[..., None]
         deviation = own - pool[:, None, :]
-        return deviation, pool, v, mixture.between(deviation, v)
+        return _Levels(deviation, v, pool, mixture.between(deviation, v), mixture)
 
     @cached_property
     def _by_size(self) -> Mixture:
@@ -236,7 +285,7 @@ class _Pools:
         count = np.divide(spread + v * relative, spread + v, out=np.ones_like(v), where=spread + v > 0)
         return Mixture(_normal(self.share * count), self._by_size.weight * count**2)
 
-    def _spread_factor(self, found: list[tuple[Floats, Floats, Floats, Floats]]) -> Floats:
+    def _spread_factor(self, found: list[_Levels]) -> Floats:
         """How much wider than the pool's a client's own spread is: a factor on every τ².
 
         Clients are not drawn from one normal law: a few are far from all others, in every variable.
@@ -244,7 +293,7 @@ class _Pools:
         by `_FACTOR_PRIOR` observations.
         """
         top, bottom, known = (np.zeros_like(self.sizes) for _ in range(3))
-        for deviation, _, v, spread in found:
+        for deviation, v, _, spread, _ in found:
             tau = spread[:, None, :]
             whole = np.asarray(tau + v)
             weight = np.divide(tau, whole**2, out=np.zeros_like(whole), where=whole > 0)
@@ -378,6 +427,13 @@ def widened(tau: Floats, deviation: Floats, v: Floats) -> Floats:
 
 def _normal(shares: Floats) -> Floats:
     return np.asarray(shares / shares.sum(axis=-1, keepdims=True))
+
+
+def _proportions(levels: Floats) -> Floats:
+    """Levels (…, levels) that are not negative and sum to one; even where nothing is left."""
+    found = np.maximum(levels, 0.0)
+    total = found.sum(axis=-1, keepdims=True)
+    return np.where(total > 0, found / np.where(total > 0, total, 1.0), 1.0 / found.shape[-1])
 
 
 def _free(a: int, b: int) -> float:

@@ -28,6 +28,14 @@ class Standing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reason: str
 
 
+class Wave(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One of several waves in which a stage is asked: its number, how many there are, and whom it adds."""
+
+    number: int
+    of: int
+    clients: tuple[str, ...]
+
+
 class Shortlist(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Who may still be in the best federation, and so is asked for the next stage.
 
@@ -38,13 +46,15 @@ class Shortlist(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     stage, epsilon
         The stage that is asked next, and the total ε after it.
     clients
-        Who is asked.
+        Who is asked for the stage, in earlier waves or now.
     standings
         All clients of the pool with reasons, those of the largest share first.
     chance
         Stated chance that a member of the best federation is left out.
     regret, regret_after
         Mean loss above the best that a selection now, and one after the stage, has in redraws of the noise.
+    wave
+        Which wave of the stage this is, and whom it adds; not set where all are asked at once.
     """
 
     format: Literal["fedwise/shortlist/1"] = FORMAT
@@ -64,6 +74,17 @@ class Shortlist(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     constraints: dict[str, Any]
     seed: int
     standings: tuple[Standing, ...]
+    wave: Wave | msgspec.UnsetType = msgspec.UNSET  # not written where a stage is asked at once
+
+    @property
+    def added(self) -> tuple[str, ...]:
+        """Clients that are asked now; the others on the list were asked in earlier waves."""
+        return self.clients if self.wave is msgspec.UNSET else self.wave.clients
+
+    @property
+    def complete(self) -> bool:
+        """Whether no further wave of this stage follows."""
+        return self.wave is msgspec.UNSET or self.wave.number >= self.wave.of or not self.wave.clients
 
     def admit(self, plan: Plan, *, stage: int, client: str) -> None:
         """Refuse a client that this shortlist does not ask for this stage of this plan.
@@ -113,7 +134,12 @@ class Shortlist(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         """Number, chance and expected loss, in three lines."""
         lines = [
             f"Shortlist of {len(self.clients)} of {len(self.standings)} clients for stage {self.stage} "
-            f"(total epsilon {self.epsilon:g}) of plan {self.plan_digest[:12]}",
+            f"(total epsilon {self.epsilon:g}) of plan {self.plan_digest[:12]}"
+            + (
+                ""
+                if self.wave is msgspec.UNSET
+                else f", wave {self.wave.number} of {self.wave.of}: {len(self.added)} are asked now"
+            ),
             f"  {self.statement}",
             f"  Expected loss above the best: {self.regret:.4f} now"
             + ("" if self.regret_after is None else f", {self.regret_after:.4f} after this stage")
@@ -132,6 +158,11 @@ class Shortlist(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     @property
     def statement(self) -> str:
         """What the elimination says of those it leaves out."""
+        if not self.complete:
+            return (
+                f"If nobody else were asked, a member of the best federation would be left out with an estimated "
+                f"chance of {self.chance:.0%}; further waves follow."
+            )
         if self.bounded:
             return (
                 f"The size was bounded: a member of the best federation is left out with an estimated chance of "

@@ -5,7 +5,8 @@ client i a signed margin g_ir: by how much the loss rises at least if a client o
 much it rises if a member must leave. The chance π_i that i belongs to the best federation is P(g_i < 0) by the mean
 and spread of its margins, or the share of draws that choose it, whichever is larger. Eliminated are the clients of the
 smallest π_i, as long as the expected part of the best federation among them, Σ π_i / k, stays within the stated
-chance. Where the releases show little of what tells clients apart, π_i is drawn to k/clients (`doubted`).
+chance. Where the releases show little of what tells clients apart, π_i is drawn to k/clients (`doubted`). A stage may
+be asked in several waves (`waves`).
 Derivation, and where it fails: docs/theory/stages.md.
 """
 
@@ -14,14 +15,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from ..deferred import Deferred
-from ..errors import FedwiseError, Infeasible, PoolError
+from ..errors import FedwiseError, Infeasible
 from ..estimation import estimate
 from ..estimation.estimates import Estimates
 from ..estimation.possible import learned, possible
@@ -38,6 +39,7 @@ from .neighbourhood import best_swaps, descend
 from .problem import Objective, Problem
 from .seats import seat
 from .sizes import Sizes, parse_sizes
+from .waves import Asking, Turn, eliminate, next_turn
 
 if TYPE_CHECKING:
     from scipy import special
@@ -71,8 +73,6 @@ def shortlist(
     k: Sizes,
     *,
     chance: float = 0.05,
-    size: int | None = None,
-    most: int | None = None,
     objective: Objective | None = None,
     constraints: Constraints | None = None,
     weights: Weights | None = None,
@@ -80,6 +80,7 @@ def shortlist(
     seed: int = 0,
     threads: int | None = None,
     progress: Progress | None = None,
+    **asking: Unpack[Asking],
 ) -> Shortlist:
     """Who may still be in the best federation, and is asked for the next stage of the plan.
 
@@ -91,12 +92,14 @@ def shortlist(
         The size of the federation, or several: see `fedwise.select`.
     chance
         A member of the best federation is left out with at most this chance.
-    size, most
-        How many clients to ask, or at most how many. The chance is then what comes out, and the shortlist says so.
     objective, constraints, weights
         As for `fedwise.select`.
     redraws
         Redraws of the noise, at least 10.
+    **asking
+        ``size``, ``most``: how many clients to ask, or at most how many. The chance is then what comes out, and the
+        shortlist says so. ``waves``: ask them in so many waves, each by all answers so far. `pool.shortlist` tells
+        which wave was the last; `Pool.load` reads it from ``shortlist.json`` beside the releases.
 
     Raises
     ------
@@ -107,8 +110,10 @@ def shortlist(
     Infeasible
         No federation satisfies the constraints.
     """
+    size, most = asking.get("size"), asking.get("most")
     _check(chance, size, most, redraws, len(pool.clients))
-    stage = next_stage(pool)
+    turn = next_turn(pool, asking.get("waves", 1))
+    before = np.isin(pool.clients, turn.before)
     estimates = estimate(pool)
     sizes = parse_sizes(k, len(pool.clients))
     given = constraints or Constraints()
@@ -119,31 +124,38 @@ def shortlist(
     with Control(threads=threads, progress=progress) as control:
         trial = _Trial(estimates, goal, feasible, seed, control)
         found = control.run(lambda: trial.standings(redraws))
-        found = doubted(found, known_share(estimates, usual), feasible[min(feasible)], min(feasible))
-        able = np.array([_able(pool, i, stage) for i in range(len(pool.clients))])
+        able = np.array([_able(pool, i, turn.stage) for i in range(len(pool.clients))])
+        # Those who answered an earlier wave are known better; the doubt is about the others.
+        known = known_share(estimates, usual, able & ~before if turn.before else None)
+        found = doubted(found, known, feasible[min(feasible)], min(feasible))
         asked = eliminate(
-            found.chance, able, allowed=chance * min(feasible), size=size, most=most, least=min(feasible)
-        )
+            found.chance, able, allowed=chance * min(feasible), size=size, most=most, least=min(feasible),
+            before=before, waves=turn.left,
+        )  # fmt: skip
         left_out = float(found.chance[~asked].sum()) / min(feasible)
-        after = control.run(lambda: trial.regret_after(pool, asked, stage, rules, max(redraws // _AFTER, 2)))
-    bounded = size is not None or most is not None
+        sigmas = _after(pool, asked & ~before, turn.stage)
+        after = control.run(lambda: trial.regret_after(pool, asked, sigmas, rules, max(redraws // _AFTER, 2)))
+    bounded = size is not None or most is not None or turn.left > 1
+    return _listed(
+        pool, turn, asked, sizes=tuple(feasible), chance=min(left_out, 1.0) if bounded else chance, bounded=bounded,
+        redraws=redraws, regret=found.regret, regret_after=after, objective=goal.name, seed=seed,
+        constraints=msgspec.to_builtins(rules.given()),
+        standings=_reasons(pool, turn, found, asked, rules, given.exclude),
+    )  # fmt: skip
+
+
+def _listed(pool: Pool, turn: Turn, asked: npt.NDArray[np.bool_], **rest: Any) -> Shortlist:
+    """The shortlist of those asked in earlier waves or now, and of the plan they answered."""
+    names = np.array(pool.clients)
     return Shortlist(
         plan_digest=pool.plan.digest,
         schema_digest=pool.plan.schema_digest,
-        stage=stage,
-        epsilon=pool.plan.stage(stage).epsilon,
+        stage=turn.stage,
+        epsilon=pool.plan.stage(turn.stage).epsilon,
         delta=pool.plan.delta,
-        sizes=tuple(feasible),
-        clients=tuple(pool.clients[i] for i in np.flatnonzero(asked)),
-        chance=min(left_out, 1.0) if bounded else chance,
-        bounded=bounded,
-        redraws=redraws,
-        regret=found.regret,
-        regret_after=after,
-        objective=goal.name,
-        constraints=msgspec.to_builtins(rules.given()),
-        seed=seed,
-        standings=_reasons(pool, stage, found, asked, rules, given.exclude),
+        clients=tuple(names[asked].tolist()),
+        wave=turn.wave(tuple(names[asked & ~np.isin(names, turn.before)].tolist())) or msgspec.UNSET,
+        **rest,
     )
 
 
@@ -160,58 +172,6 @@ def doubted(found: Standings, known: float, limits: Limits, size: int) -> Standi
     alike = (size - len(limits.fixed)) / max(len(free), 1)
     chance[free] += weight * (alike - chance[free])
     return found._replace(chance=chance)
-
-
-def next_stage(pool: Pool) -> int:
-    """The stage that is asked next.
-
-    Raises
-    ------
-    PoolError
-        The plan has no stages, or all were asked.
-    """
-    stages = pool.plan.staged
-    if not stages:
-        raise PoolError(
-            f"pool must answer a plan with stages, got plan {pool.plan.digest[:12]} without any; make one with "
-            "fedwise plan --stages 0.1,1"
-        )
-    answered = max((spending.stage for spending in pool.spendings), default=1)
-    if answered >= len(stages):
-        raise PoolError(
-            f"pool must have a stage left to ask, got releases of stage {answered}, the last one; run fedwise select"
-        )
-    return answered + 1
-
-
-def eliminate(
-    chances: Floats,
-    able: npt.NDArray[np.bool_],
-    *,
-    allowed: float,
-    size: int | None = None,
-    most: int | None = None,
-    least: int = 1,
-) -> npt.NDArray[np.bool_]:
-    """Who is asked: the clients of the largest chances, so many that those left out sum to `allowed` at most.
-
-    Parameters
-    ----------
-    chances
-        Shape (clients,): chance of each to be in the best federation.
-    able
-        Who can be asked at all. The others count neither as asked nor as left out.
-    size, most, least
-        How many to ask instead; at most; at least.
-    """
-    order = np.flatnonzero(able)[np.argsort(-chances[able], kind="stable")]
-    left = np.concatenate([np.cumsum(chances[order][::-1])[::-1], [0.0]])
-    number = int(np.argmax(left <= allowed)) if size is None else size
-    number = max(number, least if size is None else 0)
-    number = min(number, len(order), len(order) if most is None else most)
-    asked = np.zeros(len(chances), dtype=np.bool_)
-    asked[order[:number]] = True
-    return asked
 
 
 class _Trial:
@@ -252,13 +212,12 @@ class _Trial:
         return self._margins(problem, self.feasible[size], members, control), above
 
     def regret_after(
-        self, pool: Pool, asked: npt.NDArray[np.bool_], stage: int, rules: Constraints, redraws: int
+        self, pool: Pool, asked: npt.NDArray[np.bool_], sigmas: Floats, rules: Constraints, redraws: int
     ) -> float | None:
-        """Mean loss above the best of a selection among the asked clients after they have answered the stage.
+        """Mean loss above the best of a selection among the asked clients after they have answered, at noise `sigmas`.
 
         ``None`` where no federation among them satisfies the constraints.
         """
-        sigmas = _after(pool, asked, stage)
         out = tuple(name for name, stays in zip(pool.clients, asked, strict=True) if not stays)
         rules = replace(rules, exclude=(*rules.exclude, *(name for name in out if name not in rules.include)))
         try:
@@ -339,7 +298,7 @@ def _able(pool: Pool, i: int, stage: int) -> bool:
 
 def _reasons(
     pool: Pool,
-    stage: int,
+    turn: Turn,
     found: Standings,
     asked: npt.NDArray[np.bool_],
     rules: Constraints,
@@ -356,14 +315,17 @@ def _reasons(
             float(spent[i]),
             "its tables hold no more than noise, or its records look spoilt"
             if pool.clients[i] in set(rules.exclude) - set(excluded)
-            else _reason(pool, i, stage, found, bool(asked[i]), rules),
+            else _reason(pool, i, turn, found, bool(asked[i]), rules),
         )
         for i in order.tolist()
     )
 
 
-def _reason(pool: Pool, i: int, stage: int, found: Standings, asked: bool, rules: Constraints) -> str:
-    name = pool.clients[i]
+def _reason(pool: Pool, i: int, turn: Turn, found: Standings, asked: bool, rules: Constraints) -> str:
+    name, stage = pool.clients[i], turn.stage
+    if name in turn.before:
+        answered = bool(pool.spendings) and pool.spendings[i].stage >= stage
+        return "answered in an earlier wave" if answered else "asked in an earlier wave, no answer so far"
     if name in rules.include:
         return "must be included"
     if name in rules.exclude:
