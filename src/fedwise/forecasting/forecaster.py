@@ -36,10 +36,11 @@ from .moments import (
     summed,
     table_sigmas,
 )
+from .people import estimated_shares, people_shares
 from .population import Population, label_chance
 from .ranking import MOST_LOSS, batch_ranks, make_bins
 from .redraws import RedrawCache
-from .sample import Sample, denoise, draw
+from .sample import Sample, draw
 from .settings import Prediction, Settings
 
 Floats = npt.NDArray[np.float64]
@@ -127,9 +128,10 @@ class Forecaster:
         self._moments = moments(self.design, layout, cells, marginals, totals)
         everyone = np.arange(len(estimates.clients))
         pool = summed(self._moments, everyone)
-        whole = self._draw(everyone)
+        shares = estimated_shares(estimates, self._counts, everyone)
+        whole = self._draw(shares)
         self.anchor = self._fit(whole, pool)
-        self.population = self._populate(target, whole, pool)
+        self.population = self._populate(target, (shares, whole), pool)
         ridge = self.settings.ridge
         noise = noise_norm(self.design, estimates) if ridge is None else 0.0
         self.solver = kernels.Solver(
@@ -355,17 +357,10 @@ class Forecaster:
         kernels.solve(self.solver, np.ascontiguousarray(sums), np.empty((p, p)), beta)
         return beta
 
-    def _draw(self, members: Ints) -> Sample:
-        """Records of the summed tables of some clients."""
-        estimates, layout = self.estimates, self.estimates.layout
-        cells, marginals, totals = (part[members].sum(axis=0) for part in self._counts)
-        # Shrinkage has taken the noise out of the pool's tables already.
-        noisy = estimates.estimator != "shrinkage"
-        variances = np.sum(estimates.sigmas[members] ** 2, axis=0) * noisy
-        shares = denoise(layout, cells, marginals, float(totals), variances)
-        return draw(
-            layout, shares, self._drawn, records=_DRAWN * self.settings.records, seed=self.settings.seed
-        )
+    def _draw(self, shares: Floats) -> Sample:
+        """Records of tables."""
+        records = _DRAWN * self.settings.records
+        return draw(self.estimates.layout, shares, self._drawn, records=records, seed=self.settings.seed)
 
     @property
     def _drawn(self) -> list[int]:
@@ -374,25 +369,31 @@ class Forecaster:
         return list(dict.fromkeys([design.schema.target, *group, *design.variables]))
 
     def _populate(
-        self, target: Sequence[str] | Estimates | FrameLike | None, whole: Sample, pool: Moments
+        self,
+        target: Sequence[str] | Estimates | FrameLike | None,
+        whole: tuple[Floats, Sample],
+        pool: Moments,
     ) -> People:
-        """The people whose predictions count."""
+        """The people whose predictions count; `whole` is what the anchor was made from, tables and records."""
         if target is None:
-            return self._drawn_population(whole, pool)
+            everyone = np.arange(len(self.estimates.clients))
+            shares = people_shares(self.estimates, self._counts, everyone)
+            return self._drawn_population(
+                whole[1] if (shares == whole[0]).all() else self._draw(shares), pool
+            )
         if isinstance(target, Estimates):
             if target.schema != self.estimates.schema:
                 raise FedwiseError(
                     "target must be estimates of the pool's schema; release it under the same plan"
                 )
-            other = object.__new__(type(self))
-            other._build(target, None, self.settings)
-            counts = (part.sum(axis=0) for part in other._counts)
-            return self._drawn_population(
-                other.population.sample, moments(self.design, target.layout, *counts)
-            )
+            counts = consistent_counts(target)
+            shares = people_shares(target, counts, np.arange(len(target.clients)))
+            found = moments(self.design, target.layout, *(part.sum(axis=0) for part in counts))
+            return self._drawn_population(self._draw(shares), found)
         if isinstance(target, list | tuple) and all(isinstance(name, str) for name in target):
             members = self.positions(target)
-            return self._drawn_population(self._draw(members), summed(self._moments, members))
+            shares = people_shares(self.estimates, self._counts, members)
+            return self._drawn_population(self._draw(shares), summed(self._moments, members))
         codes = self.estimates.schema.encode(target)
         if codes.shape[1] == 0:
             raise FedwiseError("target must have at least one row; check the reference data")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from ..certificate import Certificate
 from ..doubling.target import TargetLike, target_of
@@ -35,6 +37,8 @@ from .stage import JUDGED
 from .summary import summary_of
 from .trainings import Scenery, Trainings
 from .workflow import rehearsed
+
+Floats = npt.NDArray[np.float64]
 
 #: Trainings of a selection unless told otherwise.
 TRIALS = 160
@@ -138,30 +142,61 @@ class Rehearsal:
             folder.begin(
                 {"kind": "choose", "scenery": scenery.digest, "settings": self.settings}, question.pool
             )
+            forecast = self._forecast(question)
             search = Halving(
-                self._asked(question),
+                self._asked(question, forecast),
                 Trainings(scenery, folder=folder.path, stopped=stopped),
                 question.control,
             )
-            complete = search.run(self._candidates(question))
+            complete = search.run(self._candidates(question, forecast))
             selection, found = self._describe(question, search, scenery, complete=complete)
             folder.finish(found)
         return selection
 
-    def _asked(self, question: Question) -> Asked:
+    def _asked(self, question: Question, forecast: Forecast | None) -> Asked:
         return Asked(
             clients=question.estimates.clients, records=question.estimates.totals, feasible=question.feasible,
             goal=self.goal, settings=self.settings, most_records=self.records, trials=self.trials, stages=self.stages,
-            margin=self.margin, seed=question.seed,
+            margin=self.margin, seed=question.seed, foresee=self._foreseen(question, forecast),
         )  # fmt: skip
 
-    def _candidates(self, question: Question) -> Iterator[Members]:
+    def _forecast(self, question: Question) -> Forecast | None:
+        """A forecast of what is maximised, fitted to the estimates; ``None`` where the forecast lacks a metric."""
+        known = names_for(Labels.of(question.estimates.schema))
+        if not all(parse(name).column in known for name in self.goal.weights):
+            return None
+        kind = "logistic" if self.settings.model == "logistic" else "mlp"
+        return Forecast(dict(self.goal.weights), settings=Settings.for_model(kind))
+
+    def _foreseen(
+        self, question: Question, forecast: Forecast | None
+    ) -> Callable[[Sequence[Members]], Floats] | None:
+        """The goal's metrics as far as they are forecast, for any federations; ``None`` where none is."""
+        schema = question.estimates.schema
+        known = names_for(Labels.of(schema))
+        # People of a forecast have the first attribute and those the model sees.
+        unseen = {schema.names[v] for v in schema.sensitive[1:] if schema.columns[v].model == "drop"}
+        names = [
+            name
+            for name in self.goal.metrics
+            if parse(name).column in known and parse(name).attribute not in unseen
+        ]
+        if forecast is None or not names:
+            return None
+
+        def foresee(federations: Sequence[Members]) -> Floats:
+            rows = forecast.rows(question.estimates)
+            assert forecast.forecaster is not None
+            sums = np.stack([rows[list(members)].sum(axis=0) for members in federations])
+            return forecast.forecaster.values(sums, names)
+
+        return foresee
+
+    def _candidates(self, question: Question, forecast: Forecast | None) -> Iterator[Members]:
         """What the forecast finds best, where it knows the metrics, and what the loss does."""
         objectives: list[Objective] = [PFL(question.weights)]
-        known = names_for(Labels.of(question.estimates.schema))
-        if all(parse(name).column in known for name in self.goal.weights):
-            kind = "logistic" if self.settings.model == "logistic" else "mlp"
-            objectives.insert(0, Forecast(dict(self.goal.weights), settings=Settings.for_model(kind)))
+        if forecast is not None:
+            objectives.insert(0, forecast)
         with Control(threads=1) as quiet:
             for objective in objectives:
                 problem = Problem.of(question.estimates, objective)

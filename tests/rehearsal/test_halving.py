@@ -1,0 +1,89 @@
+"""Halving: references that stand for all random federations, and limits that a search aims within."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import fedwise as fw
+from fedwise.rehearsal.goal import Goal
+from fedwise.rehearsal.halving import SHORT, Asked, Halving, Members
+from fedwise.rehearsal.trainings import Trained
+from fedwise.search.constraints import Limits
+from fedwise.search.control import Control
+
+CLIENTS = 30
+NONE = np.zeros(0, np.int64)
+FREE = Limits(NONE, np.arange(CLIENTS), np.zeros((0, CLIENTS)), np.zeros(0), np.full(CLIENTS, -1), NONE)
+
+
+def asked(**options: object) -> Asked:
+    made = Asked(
+        clients=tuple(f"c{i}" for i in range(CLIENTS)), records=np.full(CLIENTS, 500.0), feasible={5: FREE},
+        goal=Goal.of("auc", {"spd:SEX": "random", "f1": 0.5}), settings=fw.Training(), most_records=None, trials=100,
+        stages=2, margin=1.0, seed=3,
+    )  # fmt: skip
+    return replace(made, **options)  # type: ignore[arg-type]
+
+
+def halving(of: Asked) -> Halving:
+    return Halving(of, None, Control(threads=1))  # type: ignore[arg-type]
+
+
+def test_references_are_together_as_all_random_federations_are() -> None:
+    effects = np.random.default_rng(0).normal(size=(CLIENTS, 2))
+
+    def foresee(federations: Sequence[Members]) -> np.ndarray:
+        return np.stack([effects[list(members)].mean(axis=0) for members in federations])
+
+    whole = effects.mean(axis=0)
+    spread = effects.std(axis=0) / np.sqrt(5 * 6)
+    away = [
+        np.abs((foresee(halving(asked(seed=seed, foresee=given))._typical(6)).mean(axis=0) - whole) / spread)
+        for given in (foresee, None)
+        for seed in range(10)
+    ]
+    typical, plain = np.mean(away[:10]), np.mean(away[10:])
+    assert typical < 0.3 * plain
+
+
+def test_without_a_forecast_references_are_the_first_drawn() -> None:
+    made = halving(asked())
+    assert made._typical(6) == made._random(6, salt=0)
+    assert len(made._typical(6)) == 6
+
+
+@pytest.mark.parametrize(("trials", "references"), [(40, 4), (100, 6), (160, 8), (1000, 8)])
+def test_a_small_budget_has_fewer_references(trials, references) -> None:
+    assert asked(trials=trials).references == references
+
+
+def test_short_rehearsals_are_never_longer_than_full_ones() -> None:
+    assert asked().short_records == SHORT
+    assert asked(most_records=150).short_records == 150
+    assert asked(most_records=150).short_settings.lr == fw.Training().lr
+
+
+def test_the_search_aims_within_the_tightened_limits() -> None:
+    """What full rehearsals will ask with a margin, proposals of short ones keep already."""
+    made = halving(asked())
+    made.references = made._random(4, salt=0)
+    rng = np.random.default_rng(1)
+    for at, members in enumerate(made.references):
+        made.short[members] = (100, Trained({"auc": 0.7, "spd:SEX": 0.20 + 0.01 * at, "f1": 0.6}, {}))
+        made.full[members] = {
+            stage: Trained({"auc": 0.7, "spd:SEX": 0.30 + 0.02 * rng.normal(), "f1": 0.8}, {"round": (1.0,)})
+            for stage in (0, 1)
+        }
+    margins = made.margins(made.references[0])
+    assert margins["spd:SEX"] > 0.005
+    bounds = made._short_bounds()
+    assert bounds["spd:SEX"] == pytest.approx(0.215 - margins["spd:SEX"])
+    # At least ½ in full rehearsals, where the references have .8: short ones have .6, so .3 less the margin above it.
+    assert bounds["f1"] == pytest.approx(0.6 - 0.3 + margins["f1"])
+    loose = halving(asked(margin=0.0))
+    loose.references, loose.short, loose.full = made.references, made.short, made.full
+    assert loose._short_bounds()["spd:SEX"] == pytest.approx(0.215)
