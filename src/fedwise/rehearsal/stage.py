@@ -4,6 +4,9 @@ Every stage splits the noise anew and draws anew. The fresh noise of a split has
 spread of a metric over stages is about that over releases and drawings. The first parameters are in all stages those
 of the training that is rehearsed. The released noise itself is in all stages alike: more of them do not average it
 away.
+
+Gaps between groups are judged by people of the whole release, everything else by people of the half of the noise that
+the doubles have not seen.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from ..cache import Cache
 from ..doubling.drawer import Drawer
 from ..doubling.population import population
 from ..errors import FedwiseError, PoolError, nearest
-from ..estimation import Releases
+from ..estimation import Releases, estimate
 from ..estimation.estimates import Estimates
 from ..training.encoding import Encoder, Rows
 from ..training.federation import Prepared
@@ -75,6 +78,7 @@ class Stage:
         self.judged = judged
         self.seed = _seed(seed, number, "stage")
         rng = np.random.default_rng(self.seed)
+        self._whole = estimate(pool)
         self._trained, self._judging = fission(pool, rng)
         self._target = self._places(target)
         self.drawer = Drawer(self._trained, seed=self.seed)
@@ -109,6 +113,19 @@ class Stage:
         if self._trained is self._judging or self.encoder.task.kind != "binary":
             return None
         found = self._population(self._trained, min(self.judged, _OWN), "own")
+        assert isinstance(found, Judges)  # two classes
+        return found
+
+    @cached_property
+    def gap_judges(self) -> Judges | None:
+        """The same population as the whole release shows it, for gaps between groups; none without noise.
+
+        A gap is no reward for having learnt the noise, so those who judge it need no noise of their own, and with half
+        the variance they tell federations better apart.
+        """
+        if self._trained is self._judging or self.encoder.task.kind != "binary":
+            return None
+        found = self._population(self._whole, self.judged, "gap")
         assert isinstance(found, Judges)  # two classes
         return found
 

@@ -22,6 +22,7 @@ from ..doubling.target import PublicRows, Target
 from ..errors import FedwiseError
 from ..estimation import Releases
 from ..files import write_new
+from ..objective.metric import parse
 from ..training.encoding import Encoder
 from ..training.local import predict
 from ..training.model import Model, Vector
@@ -42,7 +43,7 @@ _THREADS = 2
 #: Settings of a training that a rehearsal does not look at.
 _NOT_REHEARSED = ("evaluate_every", "replicates", "split_seed")
 #: Raised when the same training would come to something else than before: results of older code are then not taken up.
-_EDITION = 2
+_EDITION = 3
 #: File of a run directory with one finished training a line.
 NAME = "trainings.jsonl"
 
@@ -171,7 +172,7 @@ class Trainings:
             list(threads.map(lambda client: None if self.stopped() else stage.rows(client), clients))
             if self.stopped():
                 raise Stopped
-            _ = stage.judges, stage.own  # drawn once, before two threads ask for them
+            _ = stage.judges, stage.own, stage.gap_judges  # drawn once, before two threads ask for them
             futures = {threads.submit(self._one, stage, task): task for task in tasks}
             try:
                 for future in as_completed(futures):
@@ -281,22 +282,29 @@ def judged(stage: Stage, clients: Sequence[str], config: Config) -> Trained:
     every = max(1, config.rounds // _POINTS)
     points: dict[int, dict[str, float]] = {}
 
-    def scores(now: Progress) -> Vector:
+    def scores(now: Progress) -> tuple[Vector, float]:
+        """Scores of the judges, and the factor by which all scores are drawn together."""
         found = predict(model, now.parameters, judges.rows, engine=config.engine)
         if own is None or isinstance(people, DrawnJudges):
-            return found
+            return found, 1.0
         of_own = predict(model, now.parameters, own.rows, engine=config.engine)
         of_people = (
             found if people is judges else predict(model, now.parameters, people.rows, engine=config.engine)
         )
-        return corrected(found, reliability(people, of_people, own, of_own))
+        factor = reliability(people, of_people, own, of_own)
+        return corrected(found, factor), factor
 
     def look(now: Progress) -> None:
         if now.round % every == 0 and now.round < config.rounds:
-            points[now.round] = judges.curve(scores(now))
+            points[now.round] = judges.curve(scores(now)[0])
 
     done = simulate(stage.prepared(clients), clients, config, model=model, on_round=look)
-    final, groups = judges.measure(scores(done))
+    found, factor = scores(done)
+    final, groups = judges.measure(found)
+    if stage.gap_judges is not None:
+        seen = predict(model, done.parameters, stage.gap_judges.rows, engine=config.engine)
+        measured, groups = stage.gap_judges.measure(corrected(seen, factor))
+        final |= {name: value for name, value in measured.items() if parse(name).attribute}
     points[config.rounds] = final
     curve: dict[str, tuple[float, ...]] = {"round": tuple(map(float, sorted(points)))}
     for metric in (name for name in _CURVES if name in final):
