@@ -37,7 +37,7 @@ def rows(client: str, number: int = 5_000) -> pl.DataFrame:
 
 @pytest.mark.parametrize("joint", [False, True])
 def test_a_clients_model_has_its_label_rate_and_gap(joint: bool) -> None:
-    """Learnt in five sweeps, as once, models overshoot: here rates are off by .1 and gaps by .07, now by .02 and .01."""
+    """Learnt in five sweeps, as once, models overshoot: rates are off by .1, gaps by .07; now by .02 and .01."""
     plan = fw.plan(SCHEMA, math.inf, joint=joint)
     frames = {name: rows(name) for name in RATES}
     pool = fw.Pool.of(fw.release(plan, frames[name], client=name, no_privacy=True) for name in RATES)

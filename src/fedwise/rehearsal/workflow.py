@@ -106,8 +106,15 @@ def rehearse(
         trainings = Trainings(scenery, folder=folder.path)
         named = [one.clients for one in asked if one.role == "federation"]
         done = _Tally(len(asked) * stages, named, progress)
+        # Gaps are trained once more, on the whole release; a quick look does without.
         found = [
-            trainings.train([Task(one.clients, settings, number, records) for one in asked], done.add)
+            trainings.train(
+                [
+                    Task(one.clients, settings, number, records, number == 0 and records is None)
+                    for one in asked
+                ],
+                done.add,
+            )
             for number in range(stages)
         ]
         performances = [
