@@ -163,8 +163,13 @@ def page(rows: pl.DataFrame, calibrated: Sequence[str], areas: Sequence[str]) ->
         "Developed on income2018, coverage2024, employment2024 and poverty_ny: who judges, chances that know the "
         "number, density within bins, and first parameters were chosen there, at ε = 1 and k = 5, with this page's "
         "noise. income2024 and fulltime_fl chose nothing there; on travel2024 an earlier version of numbers within "
-        "bins was looked at. Joint tables were tried on the five tasks with 24 other federations and the noise of "
-        "draw 1, and taken as they were first written; nothing was tuned on the federations of this page.",
+        "bins was looked at. How joint tables are denoised, the sweeps of clients' models and who judges gaps were "
+        "chosen on income2018, coverage2024, employment2024, travel2024 and poverty_ny with 24 other federations and "
+        "the noise of draws 1 and 2 ([variants](variants.md#rehearsed-gaps)); income2024 and fulltime_fl chose "
+        "nothing, and nothing was tuned on the federations of this page.",
+        "",
+        "What is not on this page (pairs, k = 10, a second draw of the noise) was measured with the "
+        "[version before](rehearsal_before.md).",
         "",
     ]
     for title, some in (

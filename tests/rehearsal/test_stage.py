@@ -7,8 +7,14 @@ import pytest
 
 import fedwise as fw
 from conftest import make_people
+from fedwise.estimation import estimate
+from fedwise.rehearsal.judging import corrected, reliability
 from fedwise.rehearsal.stage import TARGET, Stage
+from fedwise.rehearsal.trainings import judged
 from fedwise.training.encoding import Encoder
+from fedwise.training.local import predict
+from fedwise.training.model import Model
+from fedwise.training.simulate import simulate
 
 
 @pytest.fixture(scope="module")
@@ -50,3 +56,37 @@ def test_records_may_be_bounded_and_the_target_chosen(pool, stage) -> None:
         Stage(pool, stage.encoder, target=["c9"])
     with pytest.raises(fw.FedwiseError, match="target must name at least one"):
         Stage(pool, stage.encoder, target=[])
+
+
+def test_gaps_are_judged_by_people_of_the_whole_release(pool, stage) -> None:
+    """Their noise is the release's, half that of either half, so their rates lie nearer to the estimates of it."""
+    assert len(stage.gap_judges.rows) == 4_000
+    whole = estimate(pool)
+    positive = whole.marginals[:, whole.layout.marginal(whole.schema.target)].sum(axis=0)
+    assert stage.gap_judges.chance.mean() == pytest.approx(positive[1] / positive.sum(), abs=0.02)
+    assert not np.array_equal(stage.gap_judges.rows.hot, stage.judges.rows.hot)
+    settings = fw.Training(rounds=2, lr=1e-2)
+    config = settings.config()
+    found = judged(stage, ("c0", "c1"), config)
+    model = Model.named(config.model, stage.encoder.width, stage.encoder.task)
+    done = simulate(stage.prepared(("c0", "c1")), ("c0", "c1"), config, model=model)
+    factor = reliability(
+        stage.judges, predict(model, done.parameters, stage.judges.rows, engine=config.engine),
+        stage.own, predict(model, done.parameters, stage.own.rows, engine=config.engine),
+    )  # fmt: skip
+    for judges, of_groups in ((stage.judges, False), (stage.gap_judges, True)):
+        scores = predict(model, done.parameters, judges.rows, engine=config.engine)
+        wanted, _ = judges.measure(corrected(scores, factor))
+        for name, value in wanted.items():
+            if (":" in name) == of_groups:
+                assert found.final[name] == pytest.approx(value), name
+
+
+def test_without_noise_all_judge_alike(small_schema) -> None:
+    plan = fw.plan(small_schema, epsilon=np.inf)
+    exact = fw.Pool.of(
+        fw.release(plan, make_people(300, seed=i), client=f"c{i}", no_privacy=True) for i in range(2)
+    )
+    made = Stage(exact, Encoder(plan.schema), judged=200)
+    assert made.gap_judges is None
+    assert made.own is None

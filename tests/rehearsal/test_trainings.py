@@ -10,7 +10,17 @@ import pytest
 import fedwise as fw
 from conftest import make_people
 from fedwise.rehearsal import trainings as module
-from fedwise.rehearsal.trainings import NAME, Scenery, Stopped, Task, Trained, Trainings
+from fedwise.rehearsal.judging import GroupRates
+from fedwise.rehearsal.trainings import (
+    NAME,
+    Gaps,
+    Scenery,
+    Stopped,
+    Task,
+    Trained,
+    Trainings,
+    performance,
+)
 from fedwise.rehearsal.workflow import rehearse
 
 QUICK = fw.Training(rounds=2, lr=5e-3, model="logistic")
@@ -86,3 +96,40 @@ def test_a_report_reads_a_run_directory(pool, tmp_path: Path) -> None:
     chosen = fw.select(pool, 2, evidence="none")
     rehearse(pool, chosen, QUICK, output=tmp_path / "chosen", **SMALL)
     assert fw.Selection.load(tmp_path / "chosen" / "selection.json") == chosen
+
+
+def _rates(value: float) -> tuple[GroupRates, ...]:
+    return (GroupRates("sex", "man", "", 0.5, 0.4, value, value, value, 0.8),)
+
+
+def _one(gap: float, auc: float = 0.7, whole: float | None = None) -> Trained:
+    again = None if whole is None else Gaps({"spd:sex": whole}, _rates(whole))
+    return Trained({"auc": auc, "spd:sex": gap}, {"round": (1.0,), "auc": (auc,)}, _rates(gap), again)
+
+
+def test_the_training_on_the_whole_release_counts_as_much_as_all_stages_and_leaves_their_spread() -> None:
+    stages = {0: _one(0.10, whole=0.20), 1: _one(0.14, auc=0.8), 2: _one(0.12)}
+    found = performance("federation", ("A",), stages)
+    # Mean of the stages .12, of the whole .20: together .16, so every stage is moved by .04.
+    assert found.values["spd:sex"] == pytest.approx((0.14, 0.18, 0.16))
+    assert found.values["auc"] == (0.7, 0.8, 0.7)
+    assert found.groups[0].positive_rate == pytest.approx(0.16)
+    alone = performance("federation", ("A",), {n: _one(one.final["spd:sex"]) for n, one in stages.items()})
+    assert alone.values["spd:sex"] == pytest.approx((0.10, 0.14, 0.12))
+
+
+def test_a_second_training_looks_at_gaps_and_is_found_again(tmp_path: Path, pool: fw.Pool) -> None:
+    settings = fw.Training(rounds=2, lr=1e-2)
+    plain, both = (Task(("c0", "c1"), settings, 0, 300, whole) for whole in (False, True))
+    scenery = Scenery(pool, judged=500)
+    made = Trainings(scenery, folder=tmp_path)
+    (found,) = made.train([both])
+    assert made.known(plain) is None
+    assert found.whole is not None
+    assert set(found.whole.final) == {name for name in found.final if ":" in name}
+    assert found.whole.final != {name: found.final[name] for name in found.whole.final}
+    again = Trainings(scenery, folder=tmp_path)
+    assert again.known(both) == found
+    (without,) = again.train([plain])
+    assert without.whole is None
+    assert without.final == found.final

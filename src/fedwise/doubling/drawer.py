@@ -19,7 +19,9 @@ Records = npt.NDArray[np.int16]
 
 #: Records and sweeps with which the pool's model, and then each client's, is learnt.
 POOL_RECORDS, POOL_SWEEPS = 10_000, 16
-CLIENT_RECORDS, CLIENT_SWEEPS = 3_000, 5
+CLIENT_RECORDS, CLIENT_SWEEPS = 3_000, 16
+#: Least records with which a client's model is learnt, however few are drawn from it.
+_LEAST_RECORDS = 1_500
 #: Sweeps that make a double's records independent of the pool's, and that fit them to the client's counts.
 _FRESH, _FIT = 1, 3
 #: Threads that draw; the loops are compiled and hold no lock.
@@ -67,7 +69,7 @@ class Drawer:
         """The pool's model moved to a client's tables, learnt with about so many records."""
         return self.fitted.moved(
             self._goal(client),
-            records=min(max(records, 500), CLIENT_RECORDS),
+            records=min(max(records, _LEAST_RECORDS), CLIENT_RECORDS),
             sweeps=CLIENT_SWEEPS,
             seed=_seed(self.seed, client),
             base=self._goal_base,

@@ -84,7 +84,9 @@ def _estimate(pool: Releases, estimator: Estimator | str) -> Estimates:
     if estimator == "plain":
         made = Estimates.plain(pool.clients, plan.schema, layout, pool.matrix.astype(np.float64), sigmas)
     else:
-        found = shrink(pool.matrix, layout, sigmas)
+        # A pair of groups and classes is in every joint table: estimates use them all.
+        matrix, sigmas = (pool.matrix, sigmas) if pool.joint is None else pool.joint.pairs
+        found = shrink(matrix, layout, sigmas)
         made = Estimates(
             pool.clients,
             plan.schema,
@@ -95,7 +97,7 @@ def _estimate(pool: Releases, estimator: Estimator | str) -> Estimates:
             "shrinkage",
             sigmas,
             found.posterior,
-            np.asarray(pool.matrix, dtype=np.float64),
+            np.asarray(matrix, dtype=np.float64),
             pool.joint,
         )
     for array in (made.cells, made.totals, made.marginals):

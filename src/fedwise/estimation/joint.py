@@ -1,17 +1,24 @@
 """Joint: tables of each feature with groups and classes together, denoised beside the pairs they sum to.
 
-A client's joint tables are its pairs and what the pairs leave open: how the classes of a group differ at each level of
-a feature. That part is much alike everywhere, so it is shrunk to the pool's: the pool's tables, raked to the client's
-pairs, are the expectation, and a cell keeps
+**Pairs of groups and classes.** Every joint table also holds how groups and classes go together, summed over its
+feature. `JointTables.pairs` takes the mean of all of these and of the table asked for, by precision.
 
-    w = τ²m / (τ²m + σ²)
+**What pairs leave open.** A client's joint tables are its pairs and how the classes of a group differ at each level of
+a feature. Let m be the pool's table raked to the client's pairs, y the released one less m, σ² its noise, and N an
+orthonormal basis of the combinations of groups and classes that change no pair. At each level of the feature
+the client deviates by N t, and with the prior t ~ N(0, τ²U), U = (Nᵀ diag(1/m) N)⁻¹,
 
-of its deviation from the expected count m, with τ² of each table by moments over all clients. The result is raked to
-the client's pairs again, which are better known.
+    t = (U⁻¹/τ² + 1/σ²)⁻¹ Nᵀy/σ².
+
+U is the variance of a sample of m records with these pairs, so τ² = 1 where clients differ by sampling alone. τ² of
+each table is found by moments over all clients: E|Nᵀy|² = τ² tr U + σ² tr I, in the space of N alone, since the pairs
+that make m have fitted the rest of the noise already. The pool's own table is denoised in the same way, towards one
+without interaction of three. The results are raked to the pairs again, which are better known.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -26,8 +33,10 @@ Floats = npt.NDArray[np.float64]
 _ROUNDS = 20
 #: Least part of its expectation that a cell keeps: a level that is rare must not vanish by noise.
 _LEAST = 0.02
-#: Added to the pool's counts, so that a cell without any can be raked.
+#: Added to the pool's counts, so that a cell without any can be raked; least count that a cell is taken to have.
 _FLOOR = 0.5
+#: Rounds in which τ² and the weights of its moments are found.
+_MOMENTS = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +73,32 @@ class JointTables:
 
     @property
     def pairs(self) -> tuple[Floats, Floats]:
-        """Noisy counts and scales of the pairs."""
-        return np.asarray(self.folding.cells(self.counts), np.float64), self.folding.scales(self.sigmas)
+        """Noisy counts and scales of the pairs, those among groups and classes from all tables that hold them."""
+        folding, layout = self.folding, self.folding.layout
+        counts = np.asarray(folding.cells(self.counts), np.float64)
+        scales = np.array(folding.scales(self.sigmas))
+        for j, (x, y) in enumerate(layout.pairs):
+            if x in folding.groups and y in folding.groups:
+                counts[:, layout.slice(j)], scales[:, j] = self._among(
+                    counts[:, layout.slice(j)], scales[:, j], folding.onto(x, y)
+                )
+        return counts, scales
+
+    def _among(self, own: Floats, scale: Floats, onto: Floats) -> tuple[Floats, Floats]:
+        """A pair of groups or classes and its noise: the mean by precision of its own table and all sums to it.
+
+        Clients without noise keep their own table, which the sums equal.
+        """
+        folding, noisy = self.folding, scale > 0
+        precision = np.divide(1.0, scale**2, out=np.ones_like(scale), where=noisy)
+        top = own * precision[:, None]
+        for table in folding.features.values():
+            cells = self.counts[:, folding.asked.slice(table)]
+            found = cells.reshape(len(cells), -1, len(onto)).sum(axis=1) @ onto
+            variance = self.sigmas[:, table] ** 2 * folding.asked.shapes[table][0] * onto.sum(axis=0).max()
+            here = np.divide(1.0, variance, out=np.zeros_like(variance), where=noisy & (variance > 0))
+            top, precision = top + found * here[:, None], precision + here
+        return top / precision[:, None], np.where(noisy, precision**-0.5, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,41 +129,48 @@ class JointEstimates:
         client
             Position of the client; ``None`` for the pool.
         """
-        folding = self.released.folding
         expected = self._raked(feature, self._pool[feature], pairs)
         if client is None:
             return expected
-        table = folding.features[feature]
-        total = max(float(self.totals[client]), 1.0)
-        m = expected * total
+        folding, table = self.released.folding, self.released.folding.features[feature]
+        m = expected * max(float(self.totals[client]), 1.0)
         found = self.released.counts[client, folding.asked.slice(table)].reshape(m.shape)
-        kept = self._spread[feature] * m
-        weight = kept / np.maximum(kept + self.released.sigmas[client, table] ** 2, 1e-300)
-        return self._raked(feature, np.maximum(m + weight * (found - m), _LEAST * m), pairs)
+        variance = float(self.released.sigmas[client, table] ** 2)
+        return self._raked(feature, self._open.shrunk(found, m, variance, self._spread[feature]), pairs)
+
+    @cached_property
+    def _open(self) -> Open:
+        return Open.of(self.released.folding)
 
     @cached_property
     def _pool(self) -> dict[int, Floats]:
-        """Tables of all clients together."""
+        """Tables of all clients together, as counts."""
         folding = self.released.folding
         summed = np.maximum(self.released.counts.sum(axis=0), 0.0) + _FLOOR
-        return {
-            x: summed[folding.asked.slice(j)].reshape(-1, folding.levels.shape[1])
-            for x, j in folding.features.items()
-        }
+        pairs = np.maximum(self.cells, 0.0).sum(axis=0) / max(float(self.totals.sum()), 1.0)
+        found = {}
+        for feature, table in folding.features.items():
+            own = summed[folding.asked.slice(table)].reshape(-1, folding.levels.shape[1])
+            variance = float(np.sum(self.released.sigmas[:, table] ** 2))
+            m = self._raked(feature, np.ones_like(own), pairs) * own.sum()
+            spread = self._open.spread([own], [m], np.array([variance]))
+            found[feature] = self._open.shrunk(own, m, variance, spread)
+        return found
 
     @cached_property
     def _spread(self) -> dict[int, float]:
-        """τ² of each feature's table: what clients differ by beyond noise, in units of the expected count."""
+        """τ² of each feature's table: what clients differ by beyond noise, in units of what samples do."""
         folding, found = self.released.folding, {}
+        totals = np.maximum(self.totals, 1.0)
+        shares = np.maximum(self.cells, 0.0) / totals[:, None]
         for feature, table in folding.features.items():
-            beyond = expected = 0.0
-            for client, total in enumerate(np.maximum(self.totals, 1.0)):
-                pairs = np.maximum(self.cells[client], 0.0) / total
-                m = self._raked(feature, self._pool[feature], pairs) * total
-                off = self.released.counts[client, folding.asked.slice(table)].reshape(m.shape) - m
-                beyond += float((off**2).sum() - self.released.sigmas[client, table] ** 2 * off.size)
-                expected += float(m.sum())
-            found[feature] = max(0.0, beyond / max(expected, 1e-300))
+            expected = [
+                self._raked(feature, self._pool[feature], pairs) * total
+                for pairs, total in zip(shares, totals, strict=True)
+            ]
+            shape = expected[0].shape
+            counts = [row.reshape(shape) for row in self.released.counts[:, folding.asked.slice(table)]]
+            found[feature] = self._open.spread(counts, expected, self.released.sigmas[:, table] ** 2)
         return found
 
     def _raked(self, feature: int, table: Floats, pairs: Floats) -> Floats:
@@ -141,8 +181,7 @@ class JointEstimates:
         for j, (x, y) in enumerate(layout.pairs):
             goal = np.maximum(pairs[layout.slice(j)].reshape(layout.shapes[j]), 0.0)
             if x in folding.groups and y in folding.groups:
-                cell = self._level(x) * layout.shapes[j][1] + self._level(y)
-                among.append((goal.ravel(), np.eye(goal.size)[cell]))
+                among.append((goal.ravel(), folding.onto(x, y)))
             elif feature in (x, y) and {x, y} & {*folding.groups}:
                 goal, group = (goal, y) if x == feature else (goal.T, x)
                 margins.append((goal, np.eye(goal.shape[1])[self._level(group)]))
@@ -158,6 +197,62 @@ class JointEstimates:
         folding = self.released.folding
         level: npt.NDArray[np.int64] = folding.levels[folding.groups.index(group)]
         return level
+
+
+@dataclass(frozen=True, eq=False)
+class Open:
+    """What pairs leave open at one level of a feature.
+
+    Parameters
+    ----------
+    basis
+        Shape (combinations, dimensions): an orthonormal basis N of the changes that alter no pair.
+    """
+
+    basis: Floats
+
+    @classmethod
+    def of(cls, folding: Folding) -> Open:
+        """Of the columns that a folding joins."""
+        margins = np.concatenate([np.eye(int(level.max()) + 1)[level] for level in folding.levels], axis=1)
+        left, values, _ = np.linalg.svd(margins)
+        rank = int(np.sum(values > 1e-9 * values.max()))
+        return cls(np.asarray(left[:, rank:]))
+
+    def _precision(self, m: Floats) -> Floats:
+        """U⁻¹ at each level: shape (levels, dimensions, dimensions)."""
+        weights = 1.0 / np.maximum(m, _FLOOR)
+        return np.asarray(np.einsum("cr,xc,cs->xrs", self.basis, weights, self.basis))
+
+    def spread(self, counts: Sequence[Floats], expected: Sequence[Floats], variance: Floats) -> float:
+        """τ² by moments, each level weighted by its precision: tr U / (τ² tr U + σ² tr I)²."""
+        size = self.basis.shape[1]
+        if not size:
+            return 0.0
+        squares = np.concatenate([
+            (((n - m) @ self.basis) ** 2).sum(axis=1) for n, m in zip(counts, expected, strict=True)
+        ])  # fmt: skip
+        units = np.concatenate([
+            np.trace(np.linalg.inv(self._precision(m)), axis1=1, axis2=2) for m in expected
+        ])  # fmt: skip
+        noise = np.repeat(variance, [len(m) for m in expected]) * size
+        found = 1.0
+        for _ in range(_MOMENTS):
+            weight = units / np.maximum(found * units + noise, 1e-300) ** 2
+            top, bottom = float(weight @ (squares - noise)), float(weight @ units)
+            found = max(0.0, top / max(bottom, 1e-300))
+        return found
+
+    def shrunk(self, counts: Floats, m: Floats, variance: float, spread: float) -> Floats:
+        """Posterior mean of a table whose pairs are those of `m`. Without noise the table itself."""
+        if variance == 0:
+            return counts
+        if spread == 0 or not self.basis.shape[1]:
+            return m
+        ones = np.eye(self.basis.shape[1]) / variance
+        seen = (counts - m) @ self.basis / variance
+        t = np.linalg.solve(self._precision(m) / spread + ones, seen[..., None])[..., 0]
+        return np.maximum(m + t @ self.basis.T, _LEAST * m)
 
 
 def _ratio(goal: Floats, now: Floats) -> Floats:

@@ -41,6 +41,11 @@ class PublicStage(Stage):
         return Judges(rows, rows.y.astype(np.float64), self.encoder.attributes, names)
 
     @cached_property
+    def gap_judges(self) -> None:
+        """None: public rows judge gaps as they judge everything."""
+        return
+
+    @cached_property
     def people(self) -> Judges | DrawnJudges:
         """Artificial people of the whole pool from the half of the noise that the doubles have not seen."""
         return self._population(self._judging, min(self.judged, _COMPARED), "judge")

@@ -4,6 +4,9 @@ Every stage splits the noise anew and draws anew. The fresh noise of a split has
 spread of a metric over stages is about that over releases and drawings. The first parameters are in all stages those
 of the training that is rehearsed. The released noise itself is in all stages alike: more of them do not average it
 away.
+
+Gaps between groups are judged by people of the whole release, and once by a model of it as well; everything else by
+people of the half of the noise that the doubles have not seen.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from ..cache import Cache
 from ..doubling.drawer import Drawer
 from ..doubling.population import population
 from ..errors import FedwiseError, PoolError, nearest
-from ..estimation import Releases
+from ..estimation import Releases, estimate
 from ..estimation.estimates import Estimates
 from ..training.encoding import Encoder, Rows
 from ..training.federation import Prepared
@@ -75,10 +78,12 @@ class Stage:
         self.judged = judged
         self.seed = _seed(seed, number, "stage")
         rng = np.random.default_rng(self.seed)
+        self._whole = estimate(pool)
         self._trained, self._judging = fission(pool, rng)
         self._target = self._places(target)
         self.drawer = Drawer(self._trained, seed=self.seed)
         self._rows: Cache[str, Rows] = Cache()
+        self._whole_rows: Cache[str, Rows] = Cache()
 
     def _places(self, target: Sequence[str] | None) -> list[int]:
         clients = self._judging.clients
@@ -91,12 +96,20 @@ class Stage:
 
     def rows(self, client: str) -> Rows:
         """Encoded records of a client's double, drawn when first asked for."""
-        return self._rows.get(client, lambda: self._draw(client))
+        return self._rows.get(client, lambda: self._draw(client, self.drawer))
 
-    def _draw(self, client: str) -> Rows:
-        count = max(1, round(self.drawer.records_of(client) * self.share))
+    def whole_rows(self, client: str) -> Rows:
+        """The same from the whole release."""
+        return self._whole_rows.get(client, lambda: self._draw(client, self._whole_drawer))
+
+    @cached_property
+    def _whole_drawer(self) -> Drawer:
+        return Drawer(self._whole, seed=self.seed)
+
+    def _draw(self, client: str, drawer: Drawer) -> Rows:
+        count = max(1, round(drawer.records_of(client) * self.share))
         count = count if self.records is None else min(count, self.records)
-        return self.encoder.encode(self.drawer.frame(client, count), client=client)
+        return self.encoder.encode(drawer.frame(client, count), client=client)
 
     @cached_property
     def judges(self) -> Judges | DrawnJudges:
@@ -112,9 +125,28 @@ class Stage:
         assert isinstance(found, Judges)  # two classes
         return found
 
+    @cached_property
+    def gap_judges(self) -> Judges | None:
+        """The same population as the whole release shows it, for gaps between groups; none without noise.
+
+        A gap is no reward for having learnt the noise, so those who judge it need no noise of their own, and with half
+        the variance they tell federations better apart.
+        """
+        if self._trained is self._judging or self.encoder.task.kind != "binary":
+            return None
+        found = self._population(self._whole, self.judged, "gap")
+        assert isinstance(found, Judges)  # two classes
+        return found
+
     def _population(self, estimates: Estimates, records: int, what: str) -> Judges | DrawnJudges:
         """People of the target from one half of the noise."""
-        drawer = self.drawer if estimates is self.drawer.estimates else Drawer(estimates, seed=self.seed)
+        drawer = (
+            self.drawer
+            if estimates is self._trained
+            else self._whole_drawer
+            if estimates is self._whole
+            else Drawer(estimates, seed=self.seed)
+        )
         people = population(drawer, self._target, records, seed=_seed(self.seed, 0, what))
         rows = self.encoder.encode(people.frame)
         if self.encoder.task.kind != "binary":
@@ -125,10 +157,14 @@ class Stage:
         positive = chance[:, 1] / np.maximum(chance.sum(axis=1), 1e-300)
         return Judges(rows, positive, self.encoder.attributes, names)
 
-    def prepared(self, clients: Sequence[str]) -> Prepared:
-        """What the trainer takes: these clients' doubles. It tests on one record only; `judges` do the judging."""
+    def prepared(self, clients: Sequence[str], *, whole: bool = False) -> Prepared:
+        """What the trainer takes: these clients' doubles. It tests on one record only; `judges` do the judging.
+
+        With `whole` the doubles are those of the whole release.
+        """
         one = self.judges.rows.take(np.zeros(1, np.int64))
-        return Prepared(self.encoder, {client: self.rows(client) for client in clients}, {TARGET: one})
+        drawn = self.whole_rows if whole else self.rows
+        return Prepared(self.encoder, {client: drawn(client) for client in clients}, {TARGET: one})
 
 
 def _seed(seed: int, number: int, what: str) -> int:

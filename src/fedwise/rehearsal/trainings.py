@@ -22,13 +22,14 @@ from ..doubling.target import PublicRows, Target
 from ..errors import FedwiseError
 from ..estimation import Releases
 from ..files import write_new
+from ..objective.metric import parse
 from ..training.encoding import Encoder
 from ..training.local import predict
 from ..training.model import Model, Vector
 from ..training.settings import Training
 from ..training.simulate import Config, Progress, simulate
 from .drawn_judges import DrawnJudges
-from .judging import GroupRates, corrected, mean_rates, reliability
+from .judging import GroupRates, Judges, corrected, mean_rates, reliability
 from .performance import Performance
 from .public import PublicStage
 from .stage import JUDGED, Stage
@@ -42,9 +43,16 @@ _THREADS = 2
 #: Settings of a training that a rehearsal does not look at.
 _NOT_REHEARSED = ("evaluate_every", "replicates", "split_seed")
 #: Raised when the same training would come to something else than before: results of older code are then not taken up.
-_EDITION = 2
+_EDITION = 3
 #: File of a run directory with one finished training a line.
 NAME = "trainings.jsonl"
+
+
+class Gaps(msgspec.Struct, frozen=True):
+    """Gaps between groups, by full name, of a training on doubles of the whole release, and the groups' rates."""
+
+    final: dict[str, float]
+    groups: tuple[GroupRates, ...] = ()
 
 
 class Trained(msgspec.Struct, frozen=True):
@@ -58,20 +66,27 @@ class Trained(msgspec.Struct, frozen=True):
         Rounds tested, and some metrics at each: ``{"round": […], "auc": […]}``.
     groups
         Rates of every group of every sensitive attribute.
+    whole
+        What a second training, on doubles of the whole release, says of gaps; ``None`` where there was none.
     """
 
     final: dict[str, float]
     curve: dict[str, tuple[float, ...]]
     groups: tuple[GroupRates, ...] = ()
+    whole: Gaps | None = None
 
 
 class Task(NamedTuple):
-    """One training: who, how, and on which stage's doubles of at most how many records."""
+    """One training: who, how, and on which stage's doubles of at most how many records.
+
+    With `whole` a second one, on doubles of the whole release, looks at gaps.
+    """
 
     clients: tuple[str, ...]
     settings: Training
     stage: int
     records: int | None = None
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -171,7 +186,11 @@ class Trainings:
             list(threads.map(lambda client: None if self.stopped() else stage.rows(client), clients))
             if self.stopped():
                 raise Stopped
-            _ = stage.judges, stage.own  # drawn once, before two threads ask for them
+            # Drawn once, before two threads ask for them.
+            _ = stage.judges, stage.own, stage.gap_judges
+            if stage.gap_judges is not None:
+                again = dict.fromkeys(client for task in tasks if task.whole for client in task.clients)
+                list(threads.map(lambda client: None if self.stopped() else stage.whole_rows(client), again))
             futures = {threads.submit(self._one, stage, task): task for task in tasks}
             try:
                 for future in as_completed(futures):
@@ -194,7 +213,7 @@ class Trainings:
             settings.config(), seed=settings.seed or 0, replicates=0,
             evaluate_every=settings.rounds, simulated=settings.epsilon is not None,
         )  # fmt: skip
-        return judged(stage, task.clients, config)
+        return judged(stage, task.clients, config, whole=task.whole)
 
     def _stage(self, place: _Place) -> Stage:
         if place not in self._stages:
@@ -215,7 +234,8 @@ class Trainings:
         settings = {**msgspec.to_builtins(task.settings), "seed": task.settings.seed or 0}
         for name in _NOT_REHEARSED:
             settings.pop(name)
-        told = msgspec.json.encode([sorted(task.clients), settings, task.stage, task.records], order="sorted")
+        asked = [sorted(task.clients), settings, task.stage, task.records, *([True] if task.whole else [])]
+        told = msgspec.json.encode(asked, order="sorted")
         return hashlib.sha256(self._digest.encode() + told).hexdigest()[:32]
 
     def _keep(self, task: Task, found: Trained) -> None:
@@ -225,10 +245,7 @@ class Trainings:
             self.made += 1
             if self._path is None:
                 return
-            line = msgspec.json.encode(
-                {"key": key, "final": found.final, "curve": found.curve, "groups": found.groups}
-            )
-            line += b"\n"
+            line = msgspec.json.encode({"key": key, **msgspec.structs.asdict(found)}) + b"\n"
             try:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
                 with self._path.open("ab") as file:
@@ -255,25 +272,40 @@ class _Place(NamedTuple):
 def performance(
     role: str, clients: Sequence[str], trained: Mapping[int, Trained], *, stages: Sequence[int] | None = None
 ) -> Performance:
-    """A federation's results, by stage, as one value; metrics that some stage lacks are left out."""
+    """A federation's results, by stage, as one value; metrics that some stage lacks are left out.
+
+    Where trainings on doubles of the whole release looked at gaps, these count as much as all stages together. Their
+    noise is that of the release alone, so they say nothing of the spread: every stage is moved alike.
+    """
     numbers = tuple(sorted(trained) if stages is None else stages)
     finals = [trained[number].final for number in numbers]
     names = [name for name in finals[0] if all(name in final for final in finals)]
     curves = [trained[number].curve for number in numbers]
+    values = {name: np.array([final[name] for final in finals]) for name in names}
+    groups = mean_rates([trained[number].groups for number in numbers])
+    wholes = [whole for number in numbers if (whole := trained[number].whole) is not None]
+    for name in wholes[0].final if wholes else ():
+        seen = float(np.mean([whole.final[name] for whole in wholes]))
+        values[name] = values[name] + (seen - values[name].mean()) / 2
+    if wholes:
+        groups = mean_rates([groups, mean_rates([whole.groups for whole in wholes])])
     return Performance(
         role=role,
         clients=tuple(clients),
         stages=numbers,
-        values={name: tuple(final[name] for final in finals) for name in names},
+        values={name: tuple(found.tolist()) for name, found in values.items()},
         curve={
             name: tuple(np.mean([curve[name] for curve in curves], axis=0).tolist()) for name in curves[0]
         },
-        groups=mean_rates([trained[number].groups for number in numbers]),
+        groups=groups,
     )
 
 
-def judged(stage: Stage, clients: Sequence[str], config: Config) -> Trained:
-    """Train one federation on a stage's doubles, and let the stage's judges look at it along the way."""
+def judged(stage: Stage, clients: Sequence[str], config: Config, *, whole: bool = False) -> Trained:
+    """Train one federation on a stage's doubles, and let the stage's judges look at it along the way.
+
+    With `whole` it is trained again on doubles of the whole release, for gaps.
+    """
     judges, own = stage.judges, stage.own
     # People of the other half of the noise than the doubles': the judges themselves, unless public rows judge.
     people = stage.people if isinstance(stage, PublicStage) and own is not None else judges
@@ -281,45 +313,79 @@ def judged(stage: Stage, clients: Sequence[str], config: Config) -> Trained:
     every = max(1, config.rounds // _POINTS)
     points: dict[int, dict[str, float]] = {}
 
-    def scores(now: Progress) -> Vector:
+    def scores(now: Progress) -> tuple[Vector, float]:
+        """Scores of the judges, and the factor by which all scores are drawn together."""
         found = predict(model, now.parameters, judges.rows, engine=config.engine)
         if own is None or isinstance(people, DrawnJudges):
-            return found
+            return found, 1.0
         of_own = predict(model, now.parameters, own.rows, engine=config.engine)
         of_people = (
             found if people is judges else predict(model, now.parameters, people.rows, engine=config.engine)
         )
-        return corrected(found, reliability(people, of_people, own, of_own))
+        factor = reliability(people, of_people, own, of_own)
+        return corrected(found, factor), factor
 
     def look(now: Progress) -> None:
         if now.round % every == 0 and now.round < config.rounds:
-            points[now.round] = judges.curve(scores(now))
+            points[now.round] = judges.curve(scores(now)[0])
 
     done = simulate(stage.prepared(clients), clients, config, model=model, on_round=look)
-    final, groups = judges.measure(scores(done))
+    found, factor = scores(done)
+    final, groups = judges.measure(found)
+    if stage.gap_judges is not None:
+        of_gaps = _gaps(stage.gap_judges, model, done, config, factor)
+        final, groups = final | of_gaps.final, list(of_gaps.groups)
     points[config.rounds] = final
     curve: dict[str, tuple[float, ...]] = {"round": tuple(map(float, sorted(points)))}
     for metric in (name for name in _CURVES if name in final):
         curve[metric] = tuple(points[number][metric] for number in sorted(points))
-    return Trained(final, curve, tuple(groups))
+    again = None
+    if whole and stage.gap_judges is not None:
+        done = simulate(stage.prepared(clients, whole=True), clients, config, model=model)
+        again = _gaps(stage.gap_judges, model, done, config, factor)
+    return Trained(final, curve, tuple(groups), again)
+
+
+def _gaps(judges: Judges, model: Model, done: Progress, config: Config, factor: float) -> Gaps:
+    """Gaps as people of the whole release see them, of scores drawn together by a factor."""
+    scores = predict(model, done.parameters, judges.rows, engine=config.engine)
+    found, groups = judges.measure(corrected(scores, factor))
+    return Gaps({name: value for name, value in found.items() if parse(name).attribute}, tuple(groups))
+
+
+class _GapsLine(msgspec.Struct, frozen=True):
+    """`Gaps` in a file. JSON has no NaN: what is not known is null."""
+
+    final: dict[str, float | None]
+    groups: tuple[dict[str, str | float | None], ...] = ()
+
+    @property
+    def gaps(self) -> Gaps:
+        return Gaps({name: _number(value) for name, value in self.final.items()}, _rates(self.groups))
 
 
 class _Line(msgspec.Struct, frozen=True):
-    """A finished training in a file. JSON has no NaN: what is not known is null."""
+    """A finished training in a file."""
 
     key: str
     final: dict[str, float | None]
     curve: dict[str, tuple[float | None, ...]]
     groups: tuple[dict[str, str | float | None], ...] = ()
+    whole: _GapsLine | None = None
 
     @property
     def trained(self) -> Trained:
-        rates = [{n: math.nan if v is None else v for n, v in group.items()} for group in self.groups]
         return Trained(
             {name: _number(value) for name, value in self.final.items()},
             {name: tuple(map(_number, values)) for name, values in self.curve.items()},
-            tuple(msgspec.convert(group, GroupRates) for group in rates),
+            _rates(self.groups),
+            None if self.whole is None else self.whole.gaps,
         )
+
+
+def _rates(groups: Sequence[Mapping[str, str | float | None]]) -> tuple[GroupRates, ...]:
+    known = [{n: math.nan if v is None else v for n, v in group.items()} for group in groups]
+    return tuple(msgspec.convert(group, GroupRates) for group in known)
 
 
 def _number(value: float | None) -> float:

@@ -107,7 +107,7 @@ def rehearse(
         named = [one.clients for one in asked if one.role == "federation"]
         done = _Tally(len(asked) * stages, named, progress)
         found = [
-            trainings.train([Task(one.clients, settings, number, records) for one in asked], done.add)
+            trainings.train([_task(one.clients, settings, number, records) for one in asked], done.add)
             for number in range(stages)
         ]
         performances = [
@@ -117,6 +117,11 @@ def rehearse(
         result = rehearsed(performances, scenery, settings, shortened=records is not None)
         folder.finish(result)
     return result
+
+
+def _task(clients: tuple[str, ...], settings: Training, stage: int, records: int | None) -> Task:
+    """A training. In the first stage gaps are trained once more on the whole release; a quick look does without."""
+    return Task(clients, settings, stage, records, whole=stage == 0 and records is None)
 
 
 def rehearsed(

@@ -101,6 +101,12 @@ class Folding:
             found.append(np.ravel_multi_index(at, [part.size for part in own]))
         return np.array(found, np.int64)
 
+    def onto(self, x: int, y: int) -> Floats:
+        """Which cell of the pair of two of the columns joined each combination belongs to: ones and zeros."""
+        first, second = (self.levels[self.groups.index(v)] for v in (x, y))
+        columns = self.plain.sizes[y]
+        return np.asarray(np.eye(self.plain.sizes[x] * columns)[first * columns + second])
+
     @cached_property
     def layout(self) -> Layout:
         """Where the cells of the pairs live, in the order in which a plan of pairs asks for them."""
