@@ -168,7 +168,7 @@ def page(rows: pl.DataFrame, calibrated: Sequence[str], areas: Sequence[str]) ->
         "the noise of draws 1 and 2 ([variants](variants.md#rehearsed-gaps)); income2024 and fulltime_fl chose "
         "nothing, and nothing was tuned on the federations of this page.",
         "",
-        "What is not on this page (pairs, k = 10, a second draw of the noise) was measured with the "
+        "What is not on this page (pairs, k = 10) was measured with the "
         "[version before](rehearsal_before.md).",
         "",
     ]
