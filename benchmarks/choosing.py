@@ -15,7 +15,8 @@ from docs/results/choosing.csv.
 
 **What was chosen on what.** Margin and ridge were not tuned on these tasks. Typical references, limits tightened in the
 search too, longer short rehearsals, joint tables and the budget (now the library's own: 160 trainings, three stages)
-were tried on noise seeds 301 and 302, on Income 2024, PublicCoverage, TravelTime and Employment; the page has seeds 300 and 301.
+were tried on noise seeds 301 and 302, on Income 2024, PublicCoverage, TravelTime and Employment; the page has seeds 300
+and 301.
 The step of logistic regression is the one of three with which federated averaging on *rows* agrees best with the solved
 model on PublicCoverage and Income 2024 (docs/results/variants.md). Tables count all training rows of a client, models
 are trained on a share of them: tables of that share alone have so much more noise that AUC is ranked worse.
