@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fedwise as fw
-from fedwise.estimation.joint import JointEstimates, JointTables, Open
+from fedwise.estimation.joint import BeyondPairs, JointEstimates, JointTables
 from fedwise.schema.joint import Folding
 
 CLIENTS = 40
@@ -96,7 +96,7 @@ def test_its_noise_is_as_stated_and_a_client_without_noise_keeps_its_counts() ->
 @pytest.mark.parametrize(("groups", "second", "size"), [(2, False, 1), (3, False, 2), (2, True, 4)])
 def test_what_pairs_leave_open_changes_no_pair(groups: int, second: bool, size: int) -> None:
     fold = folding(groups, second=second)
-    basis = Open.of(fold).basis
+    basis = BeyondPairs.of(fold).basis
     assert basis.shape == (fold.levels.shape[1], size)
     np.testing.assert_allclose(basis.T @ basis, np.eye(size), atol=1e-12)
     for level in fold.levels:
@@ -104,7 +104,7 @@ def test_what_pairs_leave_open_changes_no_pair(groups: int, second: bool, size: 
 
 
 def test_two_by_two_has_the_textbook_weight() -> None:
-    opened = Open.of(folding())
+    opened = BeyondPairs.of(folding())
     m = np.array([[90.0, 40.0, 60.0, 10.0], [500.0, 300.0, 200.0, 400.0]])
     sign = np.array([1, -1, -1, 1]) / 2
     off = np.array([8.0, -30.0])
@@ -119,7 +119,7 @@ def test_two_by_two_has_the_textbook_weight() -> None:
 
 @pytest.mark.parametrize("spread", [0.5, 2.0])
 def test_the_spread_is_found_beside_noise_and_samples_have_one(spread: float) -> None:
-    opened = Open.of(folding())
+    opened = BeyondPairs.of(folding())
     rng = np.random.default_rng(2)
     m = [rng.uniform(50, 600, (6, 4)) for _ in range(400)]
     sign = np.array([1, -1, -1, 1]) / 2

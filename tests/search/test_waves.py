@@ -70,6 +70,7 @@ def test_waves_add_up_to_the_number_asked(releases: dict[int, dict[str, fw.Relea
         assert not answered & set(listed.added)
         reasons = {one.client: one.reason for one in listed.standings}
         assert all(reasons[name] == "answered in an earlier wave" for name in answered)
+        assert all(listed.asks(name) == "earlier" for name in answered)
         asked.append(listed.added)
         answered |= set(listed.added)
     assert [len(part) for part in asked] == [3, 2, 2]
@@ -109,6 +110,12 @@ def test_a_wave_is_written_only_where_there_are_several(
     several.save(tmp_path / "shortlist.json")
     assert fw.Shortlist.load(tmp_path / "shortlist.json") == several
     assert "wave 1 of 2: 2 are asked now" in several.headline
+    assert "after this wave" in several.headline
+    assert "after this stage" in once.headline
+    assert {once.asks(name) for name in once.clients} == {"yes"}
+    assert {several.asks(name) for name in several.added} == {"now"}
+    assert {several.asks(name) for name in several.out} == {"no"}
+    assert str(several).count("asked now") == 1 + 2
 
 
 def test_a_wave_that_adds_nobody_is_the_last(releases: dict[int, dict[str, fw.Release]]) -> None:

@@ -96,10 +96,7 @@ def shortlist(
     print_table(
         f"who is asked for stage {made.stage}",
         ["client", "asked", "spent", "why"],
-        [
-            [one.client, "yes" if one.asked else "no", f"{one.epsilon:g}", one.reason]
-            for one in made.standings
-        ],
+        [[one.client, made.asks(one.client), f"{one.epsilon:g}", one.reason] for one in made.standings],
         right=["spent"],
     )
     if output is not None:

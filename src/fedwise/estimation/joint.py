@@ -136,11 +136,11 @@ class JointEstimates:
         m = expected * max(float(self.totals[client]), 1.0)
         found = self.released.counts[client, folding.asked.slice(table)].reshape(m.shape)
         variance = float(self.released.sigmas[client, table] ** 2)
-        return self._raked(feature, self._open.shrunk(found, m, variance, self._spread[feature]), pairs)
+        return self._raked(feature, self._beyond.shrunk(found, m, variance, self._spread[feature]), pairs)
 
     @cached_property
-    def _open(self) -> Open:
-        return Open.of(self.released.folding)
+    def _beyond(self) -> BeyondPairs:
+        return BeyondPairs.of(self.released.folding)
 
     @cached_property
     def _pool(self) -> dict[int, Floats]:
@@ -153,8 +153,8 @@ class JointEstimates:
             own = summed[folding.asked.slice(table)].reshape(-1, folding.levels.shape[1])
             variance = float(np.sum(self.released.sigmas[:, table] ** 2))
             m = self._raked(feature, np.ones_like(own), pairs) * own.sum()
-            spread = self._open.spread([own], [m], np.array([variance]))
-            found[feature] = self._open.shrunk(own, m, variance, spread)
+            spread = self._beyond.spread([own], [m], np.array([variance]))
+            found[feature] = self._beyond.shrunk(own, m, variance, spread)
         return found
 
     @cached_property
@@ -170,7 +170,7 @@ class JointEstimates:
             ]
             shape = expected[0].shape
             counts = [row.reshape(shape) for row in self.released.counts[:, folding.asked.slice(table)]]
-            found[feature] = self._open.spread(counts, expected, self.released.sigmas[:, table] ** 2)
+            found[feature] = self._beyond.spread(counts, expected, self.released.sigmas[:, table] ** 2)
         return found
 
     def _raked(self, feature: int, table: Floats, pairs: Floats) -> Floats:
@@ -200,7 +200,7 @@ class JointEstimates:
 
 
 @dataclass(frozen=True, eq=False)
-class Open:
+class BeyondPairs:
     """What pairs leave open at one level of a feature.
 
     Parameters
@@ -212,7 +212,7 @@ class Open:
     basis: Floats
 
     @classmethod
-    def of(cls, folding: Folding) -> Open:
+    def of(cls, folding: Folding) -> BeyondPairs:
         """Of the columns that a folding joins."""
         margins = np.concatenate([np.eye(int(level.max()) + 1)[level] for level in folding.levels], axis=1)
         left, values, _ = np.linalg.svd(margins)

@@ -12,6 +12,7 @@ from ..files import decode, read_bytes, write_new
 from ..planning import Plan
 
 FORMAT: Literal["fedwise/shortlist/1"] = "fedwise/shortlist/1"
+_ASKED = {"yes": "asked again", "now": "asked now", "earlier": "asked earlier", "no": "not asked"}
 
 
 class Standing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -82,6 +83,18 @@ class Shortlist(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         return self.clients if self.wave is msgspec.UNSET else self.wave.clients
 
     @property
+    def _part(self) -> str:
+        return "stage" if self.wave is msgspec.UNSET else "wave"
+
+    def asks(self, client: str) -> str:
+        """Whether a client is asked, in a word: ``yes`` or ``no``; of several waves ``now``, ``earlier`` or ``no``."""
+        if client not in self.clients:
+            return "no"
+        if self.wave is msgspec.UNSET:
+            return "yes"
+        return "now" if client in self.wave.clients else "earlier"
+
+    @property
     def complete(self) -> bool:
         """Whether no further wave of this stage follows."""
         return self.wave is msgspec.UNSET or self.wave.number >= self.wave.of or not self.wave.clients
@@ -142,7 +155,7 @@ class Shortlist(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
             ),
             f"  {self.statement}",
             f"  Expected loss above the best: {self.regret:.4f} now"
-            + ("" if self.regret_after is None else f", {self.regret_after:.4f} after this stage")
+            + ("" if self.regret_after is None else f", {self.regret_after:.4f} after this {self._part}")
             + ".",
         ]
         return "\n".join(lines)
@@ -150,8 +163,7 @@ class Shortlist(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     def __str__(self) -> str:
         lines = [self.headline, ""]
         lines += [
-            f"  {one.client:<20} {'asked again' if one.asked else 'not asked':<12} {one.reason}"
-            for one in self.standings
+            f"  {one.client:<20} {_ASKED[self.asks(one.client)]:<14} {one.reason}" for one in self.standings
         ]
         return "\n".join(lines)
 

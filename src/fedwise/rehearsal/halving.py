@@ -37,8 +37,8 @@ Floats = npt.NDArray[np.float64]
 SHORT = 4_000
 #: Numbers of the stages of short rehearsals: others than those of full ones, so that one draw does not decide twice.
 _SHORT_STAGES = (100, 101)
-#: Share of the trainings that are short, and federations a wave.
-_SHORT_SHARE, _WAVE = 0.6, 8
+#: Share of the trainings that are short, and federations that are proposed at a time.
+_SHORT_SHARE, _BATCH = 0.6, 8
 #: Random federations that all others stand beside: one for so many trials, at least and at most so many.
 _TRIALS_EACH, _FEWEST, _MOST = 16, 4, 8
 #: Draws of references that the most typical is taken of.
@@ -145,15 +145,15 @@ class Halving:
         most = max(int(self.asked.trials * _SHORT_SHARE) - 2 * len(self.references), 2)
         first = list(dict.fromkeys(m for m in candidates if m not in self.short))[: most // 4]
         drawn = [m for m in self._random(most, salt=1) if m not in self.short and m not in first]
-        wave = [*first, *drawn][: max(most // 2, 1)]
+        batch = [*first, *drawn][: max(most // 2, 1)]
         rng = np.random.default_rng([self.asked.seed, 0x5A])
         spent = 0
-        while wave and spent < most:
-            wave = wave[: most - spent]
+        while batch and spent < most:
+            batch = batch[: most - spent]
             for at, stage in enumerate(_SHORT_STAGES):
-                self._train_short(wave[at::2], stage)
-            spent += len(wave)
-            wave = self._proposed(_WAVE, rng)
+                self._train_short(batch[at::2], stage)
+            spent += len(batch)
+            batch = self._proposed(_BATCH, rng)
 
     def _halve(self) -> None:
         left = self.asked.trials - self.done

@@ -134,7 +134,10 @@ def shortlist(
         )  # fmt: skip
         left_out = float(found.chance[~asked].sum()) / min(feasible)
         sigmas = _after(pool, asked & ~before, turn.stage)
-        after = control.run(lambda: trial.regret_after(pool, asked, sigmas, rules, max(redraws // _AFTER, 2)))
+        among = (
+            asked if turn.left == 1 else np.ones_like(asked)
+        )  # before the last wave anybody may still be asked
+        after = control.run(lambda: trial.regret_after(pool, among, sigmas, rules, max(redraws // _AFTER, 2)))
     bounded = size is not None or most is not None or turn.left > 1
     return _listed(
         pool, turn, asked, sizes=tuple(feasible), chance=min(left_out, 1.0) if bounded else chance, bounded=bounded,
@@ -212,16 +215,16 @@ class _Trial:
         return self._margins(problem, self.feasible[size], members, control), above
 
     def regret_after(
-        self, pool: Pool, asked: npt.NDArray[np.bool_], sigmas: Floats, rules: Constraints, redraws: int
+        self, pool: Pool, among: npt.NDArray[np.bool_], sigmas: Floats, rules: Constraints, redraws: int
     ) -> float | None:
-        """Mean loss above the best of a selection among the asked clients after they have answered, at noise `sigmas`.
+        """Mean loss above the best of a selection among some clients, once the noise has come down to `sigmas`.
 
         ``None`` where no federation among them satisfies the constraints.
         """
-        out = tuple(name for name, stays in zip(pool.clients, asked, strict=True) if not stays)
+        out = tuple(name for name, stays in zip(pool.clients, among, strict=True) if not stays)
         rules = replace(rules, exclude=(*rules.exclude, *(name for name in out if name not in rules.include)))
         try:
-            among = feasible_sizes(rules, self.estimates, tuple(self.feasible))
+            narrower = feasible_sizes(rules, self.estimates, tuple(self.feasible))
         except Infeasible:
             return None
 
@@ -231,7 +234,7 @@ class _Trial:
             after = Problem.of(learned(self.estimates, true, sigmas, rng), copy.copy(self.goal))
             problem = Problem.of(true, copy.copy(self.goal))
             _, best = self._search(problem, number, control)
-            return max(problem.loss(self._among(after, among, control)) - problem.loss(best), 0.0)
+            return max(problem.loss(self._among(after, narrower, control)) - problem.loss(best), 0.0)
 
         return float(np.mean(self._map(above, redraws)))
 
