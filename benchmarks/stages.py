@@ -18,8 +18,8 @@ random federations, and regret beside the same pool with everybody at 0.1.
 
 **What was chosen on what.** The draws of the posterior, the margins and the weights of mixed pools were compared on
 income2018, employment2024 and travel2024 with the seeds 0–2, waves and their number on the PUMAs of Ohio, Michigan,
-Pennsylvania and Illinois with the seeds 0–5. Reported are seeds from 10 on. The PUMAs of Georgia and Washington were
-used for nothing else. Rows are appended as they are made: a run that was stopped goes on where it was.
+Pennsylvania and Illinois with the seeds 0–5 (`DEVELOPMENT`). Reported are seeds from 10 on. The PUMAs of Georgia and
+Washington were used for nothing else. Rows are appended as they are made: a run that was stopped goes on where it was.
 Needs the census records in ../shared/data.
 """
 
@@ -58,6 +58,12 @@ TASKS: dict[str, tuple[str, str, int, dict[str, Any]]] = {
     "areas GA": ("income", PERSON, 2024, {"by": "PUMA", "only": ("GA",)}),
     "areas WA": ("employment", PERSON, 2024, {"by": "PUMA", "only": ("WA",)}),
 }
+#: Areas on which waves, and interactions that tell of marginals, were chosen.
+DEVELOPMENT = {
+    f"areas {state}": (task, PERSON, 2024, {"by": "PUMA", "only": (state,)})
+    for task, states in (("income", "OH PA NC VA"), ("employment", "MI IL AZ TN"))
+    for state in states.split()
+}
 STATES = [name for name in TASKS if not name.startswith("areas")]
 WEIGHTS = Weights()
 SEARCH = fw.Annealing(chains=2, steps=3000)
@@ -77,7 +83,7 @@ class Bench:
     """One task: exact counts, and the best federation of each size."""
 
     def __init__(self, name: str, ks: list[int]) -> None:
-        task, file, year, options = TASKS[name]
+        task, file, year, options = (TASKS | DEVELOPMENT)[name]
         loaded = acs.read(task, DATA / file, features="paper", year=year, **options)
         self.name = name
         self._count(loaded.schema, loaded.clients, ks)
@@ -241,7 +247,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--tasks", nargs="+", default=STATES, choices=list(TASKS))
+    parser.add_argument("--tasks", nargs="+", default=STATES, choices=[*TASKS, *DEVELOPMENT])
     parser.add_argument("--seeds", nargs=2, type=int, default=[10, 20])
     parser.add_argument("--ks", nargs="+", type=int, default=[5, 10, 15])
     parser.add_argument("--schedules", nargs="+", default=["0.1", "0.1,1", "0.1,1/4", "1"])

@@ -14,7 +14,7 @@ from fedwise.auditing.rates import log_ratio
 from fedwise.bounds import global_bound
 from fedwise.calibration import fit_and_judge
 from fedwise.errors import DataError, FedwiseError, SchemaError
-from fedwise.estimation.shrinkage import _scaled_variance, positive
+from fedwise.estimation.keeping import positive, scaled_variance
 from fedwise.objective.pfl import Weights
 from fedwise.schema.rule import Rule
 
@@ -77,8 +77,8 @@ def test_records_without_noise_are_the_total_itself() -> None:
 
 
 def test_a_prior_without_scale_has_no_variance() -> None:
-    assert not _scaled_variance(np.array([[[1.0, -2.0]]]), np.zeros((1, 1, 2)), np.ones(1)).any()
-    assert _scaled_variance(np.array([[[3.0, -3.0]]]), np.ones((1, 1, 2)), np.ones(1)).max() > 0
+    assert not scaled_variance(np.array([[[1.0, -2.0]]]), np.zeros((1, 1, 2)), np.ones(1)).any()
+    assert scaled_variance(np.array([[[3.0, -3.0]]]), np.ones((1, 1, 2)), np.ones(1)).max() > 0
 
 
 def test_the_global_bound_without_noise() -> None:

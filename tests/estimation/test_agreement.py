@@ -8,7 +8,7 @@ import pytest
 from fedwise.estimation.agreement import agree
 from fedwise.estimation.association import mix_to, nats
 from fedwise.estimation.fitting import fit
-from fedwise.estimation.shrinkage import widened
+from fedwise.estimation.keeping import widened
 from fedwise.objective.information import ratio
 
 SHARE = np.array([0.7, 0.2, 0.1])

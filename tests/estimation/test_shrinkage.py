@@ -15,8 +15,9 @@ from fedwise.errors import FedwiseError, PoolError
 from fedwise.estimation import Estimates, estimate
 from fedwise.estimation.consistency import consistent
 from fedwise.estimation.fitting import centre, fit, margin_factors
+from fedwise.estimation.keeping import positive
 from fedwise.estimation.redraw import redraw, redraws
-from fedwise.estimation.shrinkage import positive, shrink
+from fedwise.estimation.shrinkage import shrink
 from fedwise.estimation.uncertainty import standard_error
 from fedwise.objective.pfl import Weights, loss
 from fedwise.pool.pool import Pool

@@ -17,7 +17,7 @@ known noise variance, τ² the variance between clients, estimated over the pool
 Where clients carry different noise, a noisy one counts less in the pool that others are compared with (`Mixture`).
 
 What a client's release shows clearly stays, whatever the pool is like: a deviation far beyond τ² + v is kept
-(`widened`), and steps 2 and 6 move a client only as far as it is uncertain.
+(`keeping.widened`), and steps 2 and 6 move a client only as far as it is uncertain.
 
 Each client gives one row of non-negative, consistent counts, so federations are still sums of rows.
 Where there is no noise every step is the identity. Derivation: docs/theory/estimation.md.
@@ -27,12 +27,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ..deferred import Deferred
 from ..objective.information import ratio
 from ..schema.layout import Layout
 from . import association
@@ -42,12 +41,8 @@ from .estimates import Posterior
 from .factors import factor_posterior
 from .fitting import ROUNDS, centre, fit
 from .implied import improved, noise_trust
+from .keeping import DOUBT, kept, positive, scaled_variance, widened
 from .mixture import Mixture, weighted
-
-if TYPE_CHECKING:
-    from scipy import special
-else:
-    special = Deferred("scipy.special")
 
 Floats = npt.NDArray[np.float64]
 
@@ -59,8 +54,6 @@ _EMPTY_ERROR = 1.7
 _CAP = 4.0
 #: Observations that the factor 1 on a client's spread is worth.
 _FACTOR_PRIOR = 1.0
-#: Squared deviation, in units of its variance, beyond which it is kept as it is.
-_DOUBT = 9.0
 
 
 @dataclass(frozen=True)
@@ -320,10 +313,10 @@ class _Pools:
         deviation = mean - centre(expected)
         v = self._pool_noise(j, mixture)
         v_cell = v[:, None, None]
-        prior = _scaled_variance(deviation, expected**2, v)
+        prior = scaled_variance(deviation, expected**2, v)
         # A cell far beyond its noise is kept, however unusual it is beside the others.
-        prior += np.maximum(deviation**2 - _DOUBT * v_cell, 0.0)
-        keep = _keep(prior, v_cell)
+        prior += np.maximum(deviation**2 - DOUBT * v_cell, 0.0)
+        keep = kept(prior, v_cell)
         table = np.maximum(expected + keep * deviation, FLOOR * (1.0 - keep) * expected)
         table = fit(table, x, y, rounds=ROUNDS)
         goals = association.nats_of_noisy(expected + deviation, x, y, scale=np.sqrt(v))
@@ -350,12 +343,12 @@ class _Pools:
         along = residual @ direction.reshape(pools, a * b, 1)
         factor = self.factor[..., None]
         tau = factor * mixture.between(along, v)[:, None, :]
-        keep_along = _keep(widened(tau, along, v), v)
+        keep_along = kept(widened(tau, along, v), v)
         residual -= along * direction
         v_cell = v * _free(a, b)
         spread = mixture.spread(residual, pool.reshape(pools, -1), v_cell)
         tau = factor * spread[:, None, None] * pool.reshape(pools, 1, a * b)
-        keep_rest = _keep(widened(tau, residual, v_cell), v_cell)
+        keep_rest = kept(widened(tau, residual, v_cell), v_cell)
         moved = keep_rest * residual
         moved += keep_along * along * direction
         moved = moved.reshape(own.shape) + predicted
@@ -397,34 +390,6 @@ class _Pools:
         return fitted, (1.0 - believed) * gap
 
 
-def positive(totals: Floats, variance: npt.ArrayLike) -> Floats:
-    """Number of records given a noisy total: mean of the noise model's N(total, variance) above zero.
-
-        n̂ = t + s·φ(t/s)/Φ(t/s)
-
-    Equal to the noisy total where that is large against its noise, and positive always.
-    """
-    known = np.broadcast_to(np.sqrt(np.asarray(variance, dtype=np.float64)), totals.shape)
-    s = np.where(known > 0, known, 1.0)
-    z = totals / s
-    near = np.maximum(z, -25.0)
-    mean = near + np.exp(-0.5 * near**2 - 0.5 * np.log(2.0 * np.pi) - special.log_ndtr(near))
-    # Far below zero the sum cancels; there its expansion is exact.
-    far = np.minimum(z, -25.0)
-    above = s * np.where(z > -25.0, mean, (1.0 - 2.0 / far**2) / -far)
-    return np.asarray(np.where(known > 0, above, np.maximum(totals, 1e-9)))
-
-
-def widened(tau: Floats, deviation: Floats, v: Floats) -> Floats:
-    """τ² of each client, wider where its own deviation says so: τ² + max(d² − 9(τ² + v), 0).
-
-    Clients are not drawn from one normal law: with a common τ² a client that is d standard deviations off
-    would be biased by d·v/√(τ² + v), without bound. Here a deviation within three standard deviations is
-    shrunk as before, and the bias of one far beyond goes to zero.
-    """
-    return np.asarray(tau + np.maximum(deviation**2 - _DOUBT * (tau + v), 0.0))
-
-
 def _normal(shares: Floats) -> Floats:
     return np.asarray(shares / shares.sum(axis=-1, keepdims=True))
 
@@ -439,32 +404,3 @@ def _proportions(levels: Floats) -> Floats:
 def _free(a: int, b: int) -> float:
     """Part of a cell's noise that is left once the table's marginals are taken out."""
     return (a - 1) * (b - 1) / (a * b)
-
-
-def _scaled_variance(deviation: Floats, scale: Floats, v: Floats) -> Floats:
-    """Prior variance θ·scale with θ by iterated, precision-weighted moments: E d² = θ·scale + v.
-
-    Shapes (pools, a, b) and (pools,) for the noise variance; one θ for each pool.
-    """
-    pools = len(scale)
-    theta, noise = np.ones((pools, 1)), v[:, None]
-    known, square = scale.reshape(pools, -1), (deviation**2).reshape(pools, -1) - noise
-    for _ in range(20):
-        weight = known / (theta * known + noise + 1e-300) ** 2
-        weight /= weight.max(axis=1, keepdims=True) + 1e-300
-        bottom = np.add.reduce(weight * known, axis=1, keepdims=True)
-        top = np.add.reduce(weight * square, axis=1, keepdims=True)
-        before = theta
-        theta = np.maximum(np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0), 1e-6)
-        if (theta == before).all():
-            break
-    return theta[:, :, None] * scale
-
-
-def _keep(tau: Floats, v: Floats) -> Floats:
-    """τ² / (τ² + v): the part of a deviation that is kept; all of it where there is no noise."""
-    whole = np.asarray(tau + v, dtype=np.float64)
-    if np.min(v, initial=np.inf) > 0:
-        return np.asarray(tau / whole)
-    top = np.broadcast_to(np.asarray(tau, dtype=np.float64), whole.shape)
-    return np.where(np.asarray(v) > 0, np.divide(top, whole, out=np.zeros_like(whole), where=whole > 0), 1.0)
