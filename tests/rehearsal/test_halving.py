@@ -11,7 +11,7 @@ import pytest
 import fedwise as fw
 from fedwise.rehearsal.goal import Goal
 from fedwise.rehearsal.halving import SHORT, Asked, Halving, Members
-from fedwise.rehearsal.trainings import Trained
+from fedwise.rehearsal.trained import Trained
 from fedwise.search.constraints import Limits
 from fedwise.search.control import Control
 

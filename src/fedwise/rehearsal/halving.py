@@ -27,7 +27,8 @@ from ..training.settings import Training
 from .goal import RANDOM, Goal
 from .performance import Performance, compare, with_figures
 from .surrogate import Surrogate
-from .trainings import Stopped, Task, Trained, Trainings, performance
+from .trained import Trained
+from .trainings import Stopped, Task, Trainings, performance
 
 Members = tuple[int, ...]
 Floats = npt.NDArray[np.float64]

@@ -7,7 +7,6 @@ all go on where they were stopped.
 from __future__ import annotations
 
 import hashlib
-import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -21,7 +20,6 @@ import numpy as np
 from ..doubling.target import PublicRows, Target
 from ..errors import FedwiseError
 from ..estimation import Releases
-from ..files import write_new
 from ..objective.metric import parse
 from ..training.encoding import Encoder
 from ..training.local import predict
@@ -29,10 +27,11 @@ from ..training.model import Model, Vector
 from ..training.settings import Training
 from ..training.simulate import Config, Progress, simulate
 from .drawn_judges import DrawnJudges
-from .judging import GroupRates, Judges, corrected, mean_rates, reliability
+from .judging import Judges, corrected, mean_rates, reliability
 from .performance import Performance
 from .public import PublicStage
 from .stage import JUDGED, Stage
+from .trained import Gaps, Trained, read_trained
 
 #: Metrics of learning curves.
 _CURVES = ("auc", "macro_auc", "macro_f1", "rmse", "loss", "accuracy", "balanced_accuracy")
@@ -46,34 +45,6 @@ _NOT_REHEARSED = ("evaluate_every", "replicates", "split_seed")
 _EDITION = 3
 #: File of a run directory with one finished training a line.
 NAME = "trainings.jsonl"
-
-
-class Gaps(msgspec.Struct, frozen=True):
-    """Gaps between groups, by full name, of a training on doubles of the whole release, and the groups' rates."""
-
-    final: dict[str, float]
-    groups: tuple[GroupRates, ...] = ()
-
-
-class Trained(msgspec.Struct, frozen=True):
-    """What one training on doubles came to.
-
-    Parameters
-    ----------
-    final
-        Metrics of the last round on the judging population, by full name.
-    curve
-        Rounds tested, and some metrics at each: ``{"round": […], "auc": […]}``.
-    groups
-        Rates of every group of every sensitive attribute.
-    whole
-        What a second training, on doubles of the whole release, says of gaps; ``None`` where there was none.
-    """
-
-    final: dict[str, float]
-    curve: dict[str, tuple[float, ...]]
-    groups: tuple[GroupRates, ...] = ()
-    whole: Gaps | None = None
 
 
 class Task(NamedTuple):
@@ -146,7 +117,7 @@ class Trainings:
         self._lock = threading.Lock()
         self._path = None if folder is None else folder / NAME
         if self._path is not None and self._path.exists():
-            self._known = _read(self._path)
+            self._known = read_trained(self._path)
         #: Trainings done by this process.
         self.made = 0
 
@@ -351,63 +322,3 @@ def _gaps(judges: Judges, model: Model, done: Progress, config: Config, factor: 
     scores = predict(model, done.parameters, judges.rows, engine=config.engine)
     found, groups = judges.measure(corrected(scores, factor))
     return Gaps({name: value for name, value in found.items() if parse(name).attribute}, tuple(groups))
-
-
-class _GapsLine(msgspec.Struct, frozen=True):
-    """`Gaps` in a file. JSON has no NaN: what is not known is null."""
-
-    final: dict[str, float | None]
-    groups: tuple[dict[str, str | float | None], ...] = ()
-
-    @property
-    def gaps(self) -> Gaps:
-        return Gaps({name: _number(value) for name, value in self.final.items()}, _rates(self.groups))
-
-
-class _Line(msgspec.Struct, frozen=True):
-    """A finished training in a file."""
-
-    key: str
-    final: dict[str, float | None]
-    curve: dict[str, tuple[float | None, ...]]
-    groups: tuple[dict[str, str | float | None], ...] = ()
-    whole: _GapsLine | None = None
-
-    @property
-    def trained(self) -> Trained:
-        return Trained(
-            {name: _number(value) for name, value in self.final.items()},
-            {name: tuple(map(_number, values)) for name, values in self.curve.items()},
-            _rates(self.groups),
-            None if self.whole is None else self.whole.gaps,
-        )
-
-
-def _rates(groups: Sequence[Mapping[str, str | float | None]]) -> tuple[GroupRates, ...]:
-    known = [{n: math.nan if v is None else v for n, v in group.items()} for group in groups]
-    return tuple(msgspec.convert(group, GroupRates) for group in known)
-
-
-def _number(value: float | None) -> float:
-    return math.nan if value is None else value
-
-
-def _read(path: Path) -> dict[str, Trained]:
-    """Finished trainings of a file. A line that a stop has cut is taken out, so that the next one stands alone."""
-    try:
-        data = path.read_bytes()
-        whole = data[: data.rfind(b"\n") + 1]
-        if whole != data:
-            write_new(path, whole, force=True)
-    except OSError as cause:
-        raise FedwiseError(f"'{path}' cannot be read ({cause.strerror}); choose another directory") from None
-    found = {}
-    for number, text in enumerate(whole.splitlines(), 1):
-        try:
-            line = msgspec.json.decode(text, type=_Line)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            raise FedwiseError(
-                f"'{path}' line {number} is no finished training; remove the file to start again"
-            ) from None
-        found[line.key] = line.trained
-    return found

@@ -19,7 +19,8 @@ from ..training.settings import Training
 from .folder import Folder
 from .performance import Performance, Rehearsed, with_figures
 from .stage import JUDGED
-from .trainings import Scenery, Task, Trained, Trainings, performance
+from .trained import Trained
+from .trainings import Scenery, Task, Trainings, performance
 
 Federation = Selection | Sequence[str]
 
