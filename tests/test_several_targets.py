@@ -11,8 +11,9 @@ import polars as pl
 import pytest
 
 import fedwise as fw
+from fedwise.allocation import LABEL_ALONE
 from fedwise.errors import FedwiseError, SchemaError
-from fedwise.planning import LABEL_ALONE, Plan
+from fedwise.planning import Plan
 
 FEATURES = tuple(fw.Column(name, "feature", levels=(0, 1, 2)) for name in ("A", "B"))
 GROUP = fw.Column("G", "sensitive", levels=(0, 1))

@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import combinations, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -14,21 +14,21 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from .allocation import Allocation, shares
+from .allocation import MAX_CELLS, Allocation, asked_tables
 from .cache import Cache
 from .deferred import Deferred
 from .errors import PlanError, SchemaError
 from .files import decode, read_bytes, shorten, write_new
 from .notebook import html_table
-from .objective.pfl import Weights, pair_weights, term_of
+from .objective.pfl import Weights, term_of
 from .privacy.judgement import fault, work
 from .privacy.scales import calibrate, check_promise, round_up
 from .privacy.staging import Stage, check_stages, stage_scales
 from .promise import promise_in_words, schema_notes
 from .schema.frame import Format
-from .schema.joint import Folding, joined, with_joint, without_joint
+from .schema.joint import Folding, with_joint, without_joint
 from .schema.layout import Layout
-from .schema.schema import Column, Role, Schema
+from .schema.schema import Role, Schema
 
 if TYPE_CHECKING:
     import polars as pl
@@ -36,15 +36,10 @@ else:
     pl = Deferred("polars")
 
 FORMAT: Literal["fedwise/plan/1"] = "fedwise/plan/1"
-#: More cells than this do not fit a release that people can read and servers can sum.
-MAX_CELLS = 2_000_000
 #: Bounds on σ that any promise within bounds respects; beyond them squares overflow.
 LEAST_SIGMA, MOST_SIGMA = 1e-3, 1e13
 #: Work of the exact accountant on a plan of others (numbers in its grid times distinct scales): about a second.
 MAX_WORK = 1.5e7
-
-#: Name of the column of one level that a plan adds to a schema of targets alone.
-LABEL_ALONE = "all records"
 
 #: More editions than any data set has.
 MAX_EDITION = 1_000_000
@@ -410,7 +405,7 @@ def plan(
         The promise or the request is out of bounds.
     """
     weights = weights or Weights()
-    schema, layout, cut = _asked(
+    schema, layout, cut = asked_tables(
         schema, weights, allocation, joint=joint or schema.columns[-1].role == Role.JOINT
     )
     made: tuple[Stage, ...] = ()
@@ -438,27 +433,3 @@ def plan(
         stages=made or msgspec.UNSET,
     )
     return unsigned.at_edition(edition)
-
-
-def _asked(
-    schema: Schema, weights: Weights, allocation: Allocation | str, *, joint: bool
-) -> tuple[Schema, Layout, npt.NDArray[np.float64]]:
-    """The schema as it is asked, its tables, and the share of the precision that each gets."""
-    schema = without_joint(schema)
-    if not (schema.features or schema.sensitive):
-        # A label alone: its table with a column of one level is the count of each class.
-        counted = Column(LABEL_ALONE, Role.FEATURE, cross=(), model="drop")
-        schema = msgspec.structs.replace(schema, columns=(*schema.columns, counted))
-    everything = Layout(schema.names, schema.sizes, tuple(combinations(range(len(schema.columns)), 2)))
-    used = np.flatnonzero(pair_weights(schema, everything, weights))
-    pairs = tuple(everything.pairs[j] for j in used)
-    if not pairs:
-        raise PlanError("plan must ask for at least one table; the schema has no pair with a weight above 0")
-    layout = Layout(schema.names, schema.sizes, pairs)
-    cut = shares(schema, layout, weights, allocation)
-    if joint:
-        schema = with_joint(schema)
-        layout, cut = joined(schema, layout, cut)
-    if layout.cells > MAX_CELLS:
-        raise PlanError(f"plan must ask for at most {MAX_CELLS} cells, got {layout.cells}; use fewer levels")
-    return schema, layout, cut
