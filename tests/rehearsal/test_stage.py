@@ -8,6 +8,7 @@ import pytest
 import fedwise as fw
 from conftest import make_people
 from fedwise.estimation import estimate
+from fedwise.rehearsal.hidden import learnt
 from fedwise.rehearsal.judging import corrected, reliability
 from fedwise.rehearsal.stage import TARGET, Stage
 from fedwise.rehearsal.trainings import judged
@@ -70,13 +71,18 @@ def test_gaps_are_judged_by_people_of_the_whole_release(pool, stage) -> None:
     found = judged(stage, ("c0", "c1"), config)
     model = Model.named(config.model, stage.encoder.width, stage.encoder.task)
     done = simulate(stage.prepared(("c0", "c1")), ("c0", "c1"), config, model=model)
+    of_own = predict(model, done.parameters, stage.own.rows, engine=config.engine)
     factor = reliability(
-        stage.judges, predict(model, done.parameters, stage.judges.rows, engine=config.engine),
-        stage.own, predict(model, done.parameters, stage.own.rows, engine=config.engine),
-    )  # fmt: skip
+        stage.judges,
+        predict(model, done.parameters, stage.judges.rows, engine=config.engine),
+        stage.own,
+        of_own,
+    )
+    known = learnt(of_own, stage.own.chance)
     for judges, of_groups in ((stage.judges, False), (stage.gap_judges, True)):
         scores = predict(model, done.parameters, judges.rows, engine=config.engine)
-        wanted, _ = judges.measure(corrected(scores, factor))
+        people, scores = judges.facing(corrected(scores, factor), known)
+        wanted, _ = people.measure(scores)
         for name, value in wanted.items():
             if (":" in name) == of_groups:
                 assert found.final[name] == pytest.approx(value), name

@@ -6,9 +6,11 @@ chance and as negative by the rest removes the labels' own noise, which blurs th
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import msgspec
 import numpy as np
@@ -19,6 +21,7 @@ from ..training.confusion import fairness, overall
 from ..training.encoding import Rows
 from ..training.model import Vector
 from ..training.ranking import Ranking, decide, probability
+from .hidden import Learnt, knowing, normal, with_hidden
 
 Floats = npt.NDArray[np.float64]
 
@@ -55,12 +58,30 @@ class Judges:
         Shape (rows,): chance of the positive class.
     attributes, levels
         Names of the sensitive attributes, and of the levels of each.
+    seed
+        Of what their records tell beyond the tables (`hidden`); ``None`` for rows, which tell it themselves.
     """
 
     rows: Rows
     chance: Floats
     attributes: tuple[str, ...]
     levels: tuple[tuple[str, ...], ...]
+    seed: int | None = None
+
+    def facing(self, scores: Vector, learnt: Learnt) -> tuple[Judges, Vector]:
+        """The same people and scores of a model, with what their records tell beyond the tables."""
+        spread = learnt.hidden
+        if self.seed is None or learnt.slope * spread <= 0.0:
+            return self, scores
+        chance = with_hidden(self.chance, self._drawn, spread)
+        return dataclasses.replace(self, chance=chance, seed=None), knowing(
+            scores, self._drawn, learnt.slope * spread
+        )
+
+    @cached_property
+    def _drawn(self) -> Floats:
+        assert self.seed is not None
+        return normal(len(self.chance), self.seed)
 
     def curve(self, scores: Vector) -> dict[str, float]:
         """The metrics of a learning curve."""

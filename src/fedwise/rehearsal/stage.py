@@ -155,7 +155,7 @@ class Stage:
         chance = people.chances[people.codes[:, estimates.schema.target] < 2, :2]
         names = tuple(estimates.schema.columns[v].labels for v in estimates.schema.sensitive)
         positive = chance[:, 1] / np.maximum(chance.sum(axis=1), 1e-300)
-        return Judges(rows, positive, self.encoder.attributes, names)
+        return Judges(rows, positive, self.encoder.attributes, names, seed=_seed(self.seed, 0, what))
 
     def prepared(self, clients: Sequence[str], *, whole: bool = False) -> Prepared:
         """What the trainer takes: these clients' doubles. It tests on one record only; `judges` do the judging.

@@ -27,6 +27,7 @@ from ..training.model import Model, Vector
 from ..training.settings import Training
 from ..training.simulate import Config, Progress, simulate
 from .drawn_judges import DrawnJudges
+from .hidden import NOTHING, Learnt, learnt
 from .judging import Judges, corrected, mean_rates, reliability
 from .performance import Performance
 from .public import PublicStage
@@ -42,7 +43,7 @@ _THREADS = 2
 #: Settings of a training that a rehearsal does not look at.
 _NOT_REHEARSED = ("evaluate_every", "replicates", "split_seed")
 #: Raised when the same training would come to something else than before: results of older code are then not taken up.
-_EDITION = 3
+_EDITION = 4
 #: File of a run directory with one finished training a line.
 NAME = "trainings.jsonl"
 
@@ -284,27 +285,33 @@ def judged(stage: Stage, clients: Sequence[str], config: Config, *, whole: bool 
     every = max(1, config.rounds // _POINTS)
     points: dict[int, dict[str, float]] = {}
 
-    def scores(now: Progress) -> tuple[Vector, float]:
-        """Scores of the judges, and the factor by which all scores are drawn together."""
+    def seen(now: Progress) -> _Seen:
+        """What the judges see of the parameters of a round."""
         found = predict(model, now.parameters, judges.rows, engine=config.engine)
-        if own is None or isinstance(people, DrawnJudges):
-            return found, 1.0
+        if isinstance(judges, DrawnJudges) or isinstance(people, DrawnJudges):
+            return _Seen(judges, found, 1.0, NOTHING)
+        if own is None:
+            known = NOTHING if model.additive else learnt(found, judges.chance)
+            return _Seen(*judges.facing(found, known), 1.0, known)
         of_own = predict(model, now.parameters, own.rows, engine=config.engine)
         of_people = (
             found if people is judges else predict(model, now.parameters, people.rows, engine=config.engine)
         )
         factor = reliability(people, of_people, own, of_own)
-        return corrected(found, factor), factor
+        known = NOTHING if model.additive else learnt(of_people, people.chance, of_own, own.chance)
+        return _Seen(*judges.facing(corrected(found, factor), known), factor, known)
 
     def look(now: Progress) -> None:
         if now.round % every == 0 and now.round < config.rounds:
-            points[now.round] = judges.curve(scores(now)[0])
+            found = seen(now)
+            points[now.round] = found.judges.curve(found.scores)
 
     done = simulate(stage.prepared(clients), clients, config, model=model, on_round=look)
-    found, factor = scores(done)
-    final, groups = judges.measure(found)
+    last = seen(done)
+    final, groups = last.judges.measure(last.scores)
     if stage.gap_judges is not None:
-        of_gaps = _gaps(stage.gap_judges, model, done, config, factor)
+        scores = predict(model, done.parameters, stage.gap_judges.rows, engine=config.engine)
+        of_gaps = _gaps(stage.gap_judges, corrected(scores, last.factor), last.learnt)
         final, groups = final | of_gaps.final, list(of_gaps.groups)
     points[config.rounds] = final
     curve: dict[str, tuple[float, ...]] = {"round": tuple(map(float, sorted(points)))}
@@ -313,12 +320,24 @@ def judged(stage: Stage, clients: Sequence[str], config: Config, *, whole: bool 
     again = None
     if whole and stage.gap_judges is not None:
         done = simulate(stage.prepared(clients, whole=True), clients, config, model=model)
-        again = _gaps(stage.gap_judges, model, done, config, factor)
+        scores = predict(model, done.parameters, stage.gap_judges.rows, engine=config.engine)
+        # How far this second model has learnt; how much the tables tell was seen without its noise.
+        slope = learnt(scores, stage.gap_judges.chance).slope
+        again = _gaps(stage.gap_judges, corrected(scores, last.factor), Learnt(slope, last.learnt.known))
     return Trained(final, curve, tuple(groups), again)
 
 
-def _gaps(judges: Judges, model: Model, done: Progress, config: Config, factor: float) -> Gaps:
-    """Gaps as people of the whole release see them, of scores drawn together by a factor."""
-    scores = predict(model, done.parameters, judges.rows, engine=config.engine)
-    found, groups = judges.measure(corrected(scores, factor))
+class _Seen(NamedTuple):
+    """Judges and scores as they are counted, the factor that drew the scores together, and what was learnt."""
+
+    judges: Judges | DrawnJudges
+    scores: Vector
+    factor: float
+    learnt: Learnt
+
+
+def _gaps(judges: Judges, scores: Vector, known: Learnt) -> Gaps:
+    """Gaps as people of the whole release see them."""
+    people, scores = judges.facing(scores, known)
+    found, groups = people.measure(scores)
     return Gaps({name: value for name, value in found.items() if parse(name).attribute}, tuple(groups))

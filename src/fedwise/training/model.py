@@ -89,6 +89,11 @@ class Model:
             ) from None
 
     @property
+    def additive(self) -> bool:
+        """Whether a score is a sum over the inputs, so that inputs cannot act together."""
+        return self.factory is None and not self.hidden
+
+    @property
     def built_in(self) -> bool:
         """Whether the fast engine can train it."""
         return self.factory is None
