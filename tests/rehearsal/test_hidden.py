@@ -41,7 +41,7 @@ def test_learnt_is_the_slope_on_the_log_odds() -> None:
     assert learnt(3 * wanted, chance).slope == 1.0
     for nothing in (-wanted, np.zeros(2_000, np.float32)):
         assert learnt(nothing, chance) == (0.0, 0.0)
-    weight = chance * (1 - chance)
+    weight = (chance * (1 - chance)) ** 2
     spread = np.sqrt(np.cov(wanted, aweights=weight, ddof=0))
     assert learnt(0.4 * wanted, chance).known == pytest.approx(float(spread), rel=1e-5)
 
@@ -57,13 +57,13 @@ def test_noise_does_not_tell_more() -> None:
         found = learnt(scores, 1 / (1 + np.exp(-other)), scores, 1 / (1 + np.exp(-own)))
         assert found.slope == pytest.approx(0.7, abs=1e-3)
         # Weights follow noisy chances, so it falls a little; by people of the doubles' own half it would rise.
-        assert plain.known - 0.07 < found.known < plain.known + 0.01
+        assert plain.known - 0.1 < found.known < plain.known + 0.01
         assert learnt(scores, 1 / (1 + np.exp(-own))).known > plain.known + 0.03
 
 
 def test_where_tables_tell_little_so_do_rows() -> None:
     assert Learnt(1.0, 3.0).hidden == HIDDEN
-    assert Learnt(1.0, 0.2).hidden == pytest.approx(0.1)
+    assert Learnt(1.0, 0.5).hidden == pytest.approx(0.125)
     assert NOTHING.hidden == 0.0
 
 

@@ -12,8 +12,8 @@ and a network knows them as far as it has learnt what the tables tell, by b, the
     score = κ_bs·z + b·h,    κ_s = √(1 + πs²/8).
 
 κ keeps what is known without h: the mean of σ(κ_s·l + h) over h is σ(l), nearly. A score that is a sum over inputs
-cannot learn h. s = 0.4, and at most half of the spread of l: where tables tell little, so do rows. How it was found,
-and on which pools: docs/theory/rehearsal.md.
+cannot learn h. s = 0.4, and at most half of the variance of l: features that tell little alone tell less together, as
+products of small effects are smaller. How it was found, and on which pools: docs/theory/rehearsal.md.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ..training.model import Vector
 
 Floats = npt.NDArray[np.float64]
 
-#: Standard deviation of the hidden log-odds, and the most of it as a share of that of the log-odds by the tables.
+#: Standard deviation of the hidden log-odds, and the most of it as a share of the variance of log-odds by the tables.
 HIDDEN, MOST_SHARE = 0.4, 0.5
 #: Least chance, and least counter-chance, whose log-odds are told apart.
 _LEAST = 1e-4
@@ -45,7 +45,7 @@ class Learnt(NamedTuple):
     @property
     def hidden(self) -> float:
         """Standard deviation of the hidden log-odds."""
-        return min(HIDDEN, MOST_SHARE * self.known)
+        return min(HIDDEN, MOST_SHARE * self.known**2)
 
 
 #: Of a model that cannot learn more than the tables tell.
@@ -90,11 +90,12 @@ def log_odds(chance: Floats) -> Floats:
 
 
 def _moments(scores: Vector, chance: Floats) -> tuple[float, float]:
-    """Covariance of scores with log-odds, and the variance of these; people count by how open their label is.
+    """Covariance of scores with log-odds, and the variance of these, among people whose label is open.
 
-    A label that is all but certain tells nothing of a slope, and its log-odds may be of any size.
+    A label that is all but certain tells nothing of a slope, and its log-odds may be of any size: people count by the
+    square of their label's variance.
     """
-    wanted, weight = log_odds(chance), chance * (1.0 - chance)
+    wanted, weight = log_odds(chance), (chance * (1.0 - chance)) ** 2
     weight = weight / max(float(weight.sum()), 1e-300)
     wanted = wanted - float((weight * wanted).sum())
     return float((weight * wanted * scores).sum()), float((weight * wanted**2).sum())
