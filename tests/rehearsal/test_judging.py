@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedwise.rehearsal.judging import GroupRates, Judges, mean_rates
+from fedwise.rehearsal.judging import GroupRates, Judges, mean_rates, of_the_whole
 from fedwise.training.encoding import Rows
 from fedwise.training.metrics import measure_scores
 
@@ -54,3 +54,9 @@ def test_rates_of_groups_explain_the_gaps() -> None:
         assert found[f"eod:SEX{suffix}"] == pytest.approx(gap)
     mean = mean_rates([rates, rates])
     assert mean[0] == GroupRates(*(getattr(rates[0], name) for name in GroupRates.__struct_fields__))
+
+
+def test_a_model_of_the_whole_release_has_learnt_half_the_noise() -> None:
+    for signal, noise in ((1.0, 0.0), (1.0, 0.2), (0.3, 3.0)):
+        half, whole = signal / (signal + 2 * noise), signal / (signal + noise)
+        assert of_the_whole(half) == pytest.approx(whole)

@@ -143,6 +143,14 @@ def reliability(judges: Judges, scores: Vector, own: Judges, own_scores: Vector)
     return float(np.clip(here / there, _LEAST, 1.0)) if there > 0 else _LEAST
 
 
+def of_the_whole(reliable: float) -> float:
+    """The same factor of a model of the whole release, from that of one half of the noise: half the noise variance.
+
+    With signal S and noise N in the scores of the half it is S/(S + N), so here S/(S + N/2).
+    """
+    return 2.0 * reliable / (1.0 + reliable)
+
+
 def _slope(judges: Judges, scores: Vector) -> float:
     z = scores.astype(np.float64)
     z = z - z.mean()

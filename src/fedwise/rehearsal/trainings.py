@@ -28,7 +28,7 @@ from ..training.settings import Training
 from ..training.simulate import Config, Progress, simulate
 from .drawn_judges import DrawnJudges
 from .hidden import NOTHING, Learnt, learnt
-from .judging import Judges, corrected, mean_rates, reliability
+from .judging import Judges, corrected, mean_rates, of_the_whole, reliability
 from .performance import Performance
 from .public import PublicStage
 from .stage import JUDGED, Stage
@@ -323,7 +323,8 @@ def judged(stage: Stage, clients: Sequence[str], config: Config, *, whole: bool 
         scores = predict(model, done.parameters, stage.gap_judges.rows, engine=config.engine)
         # How far this second model has learnt; how much the tables tell was seen without its noise.
         slope = learnt(scores, stage.gap_judges.chance).slope
-        again = _gaps(stage.gap_judges, corrected(scores, last.factor), Learnt(slope, last.learnt.known))
+        scores = corrected(scores, of_the_whole(last.factor))
+        again = _gaps(stage.gap_judges, scores, Learnt(slope, last.learnt.known))
     return Trained(final, curve, tuple(groups), again)
 
 
