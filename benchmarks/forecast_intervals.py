@@ -64,7 +64,7 @@ SEED = 0
 _SAMPLE, _TESTED = 3_000, 40_000
 
 
-def further(name: str) -> Real:
+def further(name: str, *, sample: int | None = _SAMPLE, tested: int = _TESTED) -> Real:
     """One of the further pools, with tables, rows to train and rows to test as in benchmarks/rehearsal_pools.py."""
     state, where, target, untold = FURTHER[name]
     source = target.split()[0]
@@ -88,11 +88,12 @@ def further(name: str) -> Real:
     train, test = split_all(clients, 0.2, seed=0)
     asked = plan(schema, math.inf, joint=True)
     exact = [count(asked.schema.encode(part), asked.layout).exact for part in train.values()]
-    share = min(1.0, _TESTED / sum(part.height for part in test.values()))
+    share = min(1.0, tested / sum(part.height for part in test.values()))
     encoder = Encoder(schema)
+    most = math.inf if sample is None else sample
     prepared = Prepared(
         encoder,
-        {c: encoder.encode(part.sample(min(_SAMPLE, part.height), seed=1)) for c, part in train.items()},
+        {c: encoder.encode(part.sample(int(min(most, part.height)), seed=1)) for c, part in train.items()},
         {c: encoder.encode(part.sample(fraction=share, seed=1)) for c, part in test.items()},
     )
     return Real(name, schema, tuple(train), np.stack(exact), prepared)
