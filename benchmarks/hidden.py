@@ -3,11 +3,11 @@
     python benchmarks/hidden.py [--pools income2018 ...] [--number 8] [--epsilon inf] [--checks]
 
 On each pool random federations of five train a network on rows, and on doubles of joint tables; people of the pool
-judge the latter with hidden log-odds of several standard deviations s (`fedwise.rehearsal.hidden`). Printed: rehearsed
-less trained, mean over federations, for each s and for the rule of the library; how far the networks have learnt what
+judge the latter with hidden log-odds of several standard deviations η (`fedwise.rehearsal.hidden`). Printed: rehearsed
+less trained, mean over federations, for each η and for the rule of the library; how far the networks have learnt what
 the tables tell (b), and the spread of that (v). One stage, first parameters of the training.
 
-**What was chosen on what.** s = 0.4 was found on income2018, coverage2024, poverty_ny, degree and disabled; that it is
+**What was chosen on what.** η = 0.4 was found on income2018, coverage2024, poverty_ny, degree and disabled; that it is
 at most half of v² after travel2024 had been looked at, where 0.4 was far too much. The pools of `CHECKS` chose nothing.
 Federations are others than those of benchmarks/rehearsal.py (seed 1). Writes docs/results/hidden.csv. Needs the census
 records in ../shared/data.
@@ -60,7 +60,7 @@ def measured(judges: Judges, scores: Vector, spread: float, slope: float) -> dic
 
 
 def lines(name: str, number: int, epsilon: float) -> Iterator[dict[str, object]]:
-    """Rehearsed less trained, of each federation, metric and s."""
+    """Rehearsed less trained, of each federation, metric and η."""
     real = read(name)
     config = msgspec.structs.replace(
         settings(name).config(), seed=0, replicates=0, evaluate_every=settings(name).rounds
@@ -81,7 +81,7 @@ def lines(name: str, number: int, epsilon: float) -> Iterator[dict[str, object]]
                 if short in METRICS and metric in truth:
                     yield {
                         "pool": name, "clients": " ".join(members), "epsilon": epsilon,
-                        "s": "rule" if spread is None else f"{spread:g}", "used": used, "b": known.slope,
+                        "eta": "rule" if spread is None else f"{spread:g}", "used": used, "b": known.slope,
                         "v": known.known, "metric": short, "trained": truth[metric], "rehearsed": value,
                     }  # fmt: skip
 
@@ -94,13 +94,13 @@ def _known(stage: Stage, model: Model, parameters: Vector, scores: Vector) -> Le
 
 
 def show(rows: pl.DataFrame) -> None:
-    """Mean of rehearsed less trained, by pool and s."""
+    """Mean of rehearsed less trained, by pool and η."""
     pl.Config.set_tbl_rows(200).set_tbl_cols(20).set_tbl_width_chars(160).set_float_precision(4)
     means = rows.with_columns(off=pl.col("rehearsed") - pl.col("trained"))
     print(
-        means.group_by("pool", "s", "metric", maintain_order=True)
+        means.group_by("pool", "eta", "metric", maintain_order=True)
         .agg(pl.col("used", "b", "v", "off").mean())
-        .pivot("metric", index=["pool", "s", "used", "b", "v"], values="off")
+        .pivot("metric", index=["pool", "eta", "used", "b", "v"], values="off")
     )
 
 
@@ -118,7 +118,7 @@ def main() -> int:
         show(pl.DataFrame([row for row in rows if row["pool"] == name]))
     found = pl.DataFrame(rows)
     if OUT.exists():
-        old = pl.read_csv(OUT, schema_overrides={"s": pl.String, "epsilon": pl.Float64})
+        old = pl.read_csv(OUT, schema_overrides={"eta": pl.String, "epsilon": pl.Float64})
         found = pl.concat(
             [old.join(found, on=["pool", "epsilon"], how="anti"), found], how="vertical_relaxed"
         )

@@ -5,14 +5,14 @@ together, and a network trained on rows learns some of that. On doubles there is
 rehearsed network would look too weak, in all metrics at once. Which features act together no release tells; how much
 it comes to is much the same on every census pool. So people have hidden log-odds
 
-    h ~ N(0, s²),    chance = σ(κ_s·l + h)    for log-odds l by the tables,
+    h ~ N(0, η²),    chance = σ(κ_η·l + h)    for log-odds l by the tables,
 
 and a network knows them as far as it has learnt what the tables tell, by b, the slope of its scores on l:
 
-    score = κ_bs·z + b·h,    κ_s = √(1 + πs²/8).
+    score = κ_bη·z + b·h,    κ_η = √(1 + πη²/8).
 
-κ keeps what is known without h: the mean of σ(κ_s·l + h) over h is σ(l), nearly. A score that is a sum over inputs
-cannot learn h. s = 0.4, and at most half of the variance of l: features that tell little alone tell less together, as
+κ keeps what is known without h: the mean of σ(κ_η·l + h) over h is σ(l), nearly. A score that is a sum over inputs
+cannot learn h. η = 0.4, and at most half of the variance of l: features that tell little alone tell less together, as
 products of small effects are smaller. How it was found, and on which pools: docs/theory/rehearsal.md.
 """
 

@@ -1,9 +1,10 @@
 """Preference: between a logistic regression and a network that a rehearsal cannot tell apart, the network.
 
 In the log-linear model behind doubles the label's log-odds are a sum over features, so a logistic regression finds on
-doubles nearly all that it finds on rows, and a network less: structure beyond pairs is missing. A rehearsal can make a
-network look too weak, hardly too strong. So the simpler model is taken where it is better by more than what doubles
-lack (`fedwise.rehearsal.gap`), and not otherwise.
+doubles nearly all that it finds on rows, and a network less. What it lacks is added as it is on census pools
+(`fedwise.rehearsal.hidden`); where rows hold more than these, a rehearsal still makes a network look too weak. So the
+simpler model is taken where it is better by more than what doubles may lack (`fedwise.rehearsal.gap`), and not
+otherwise.
 """
 
 from __future__ import annotations
