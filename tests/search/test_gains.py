@@ -10,13 +10,14 @@ import pytest
 
 import fedwise as fw
 from conftest import make_people
+from fedwise.estimation.estimates import Estimates
 from fedwise.estimation.shrinkage import shrink
 from fedwise.objective.balance import Balance
-from fedwise.search.client_errors import client_errors
+from fedwise.search.client_errors import client_errors, known_share
 from fedwise.search.constraints import Constraints
 from fedwise.search.control import Control
 from fedwise.search.entry import feasible_sizes
-from fedwise.search.gains import expected_gain, spreads
+from fedwise.search.gains import expected_gain, gains
 from fedwise.search.margins import margins
 from fedwise.search.problem import PFL, Problem
 from search.pools import random_estimates
@@ -70,23 +71,39 @@ def test_margins_are_those_of_all_swaps() -> None:
     assert found[7] == max(found)  # cannot join
 
 
-def test_spreads_are_the_posterior_s_where_the_loss_has_a_known_slope() -> None:
-    exact = random_estimates(12, seed=4, rows=2000)
-    sigmas = np.full(exact.layout.tables, 10.0)
-    noise = np.random.default_rng(0).normal(0, 10.0, exact.cells.shape)
-    shrunk = shrink(exact.cells + noise, exact.layout, sigmas)
-    noisy = dataclasses.replace(
-        exact, cells=shrunk.cells, marginals=shrunk.marginals, totals=shrunk.totals,
-        sigmas=np.tile(sigmas, (12, 1)), posterior=shrunk.posterior,
+def released(sigma: float, rows: int) -> Estimates:
+    """Twelve clients' tables with normal noise, denoised."""
+    exact = random_estimates(12, seed=4, rows=rows)
+    sigmas = np.full(exact.layout.tables, sigma)
+    noise = np.random.default_rng(0).normal(0, sigma, exact.cells.shape)
+    found = shrink(exact.cells + noise, exact.layout, sigmas)
+    return dataclasses.replace(
+        exact, cells=found.cells, marginals=found.marginals, totals=found.totals,
+        sigmas=np.tile(sigmas, (12, 1)), posterior=found.posterior,
     )  # fmt: skip
-    drawn = np.linspace(0.1, 0.2, 12)
-    found = spreads(noisy, PFL(WEIGHTS), (0, 1, 2), drawn)
-    expected = client_errors(noisy, shrunk.posterior, np.arange(3), np.arange(12), WEIGHTS)
-    np.testing.assert_array_equal(found, expected)
-    assert (found > 0).all()
-    np.testing.assert_array_equal(spreads(noisy, Balance(), (0, 1, 2), drawn), drawn)
+
+
+def test_gains_decide_only_where_noise_hides_what_tells_clients_apart() -> None:
+    noisy, clear = released(30.0, 300), released(5.0, 2000)
+    margin, everyone = np.linspace(-0.1, 0.3, 12), np.ones(12, dtype=bool)
+    assert noisy.posterior is not None
+    assert known_share(noisy, WEIGHTS) < 0.5 < 0.8 < known_share(clear, WEIGHTS)
+    found = gains(noisy, PFL(WEIGHTS), (0, 1, 2), margin, everyone)
+    spread = client_errors(noisy, noisy.posterior, np.arange(3), np.arange(12), WEIGHTS)
+    np.testing.assert_array_equal(found, expected_gain(margin, spread))
+    assert gains(clear, PFL(WEIGHTS), (0, 1, 2), margin, everyone) is None
+    assert gains(noisy, Balance(), (0, 1, 2), margin, everyone) is None  # its slope is not known here
     plain = dataclasses.replace(noisy, posterior=None)
-    np.testing.assert_array_equal(spreads(plain, PFL(WEIGHTS), (0, 1, 2), drawn), drawn)
+    assert gains(plain, PFL(WEIGHTS), (0, 1, 2), margin, everyone) is None
+    assert gains(noisy, PFL(WEIGHTS), (0, 1, 2), margin, ~everyone) is None
+
+
+def test_what_is_known_of_some_clients_alone() -> None:
+    noisy = released(60.0, 2000)
+    some = np.arange(12) < 4
+    alone = known_share(noisy, WEIGHTS, some, alone=True)
+    assert alone != known_share(noisy, WEIGHTS, some)
+    assert known_share(noisy, WEIGHTS, np.ones(12, dtype=bool), alone=True) == known_share(noisy, WEIGHTS)
 
 
 def test_a_shortlist_of_a_given_size_asks_by_gain(small_schema: fw.Schema) -> None:
@@ -99,6 +116,7 @@ def test_a_shortlist_of_a_given_size_asks_by_gain(small_schema: fw.Schema) -> No
     members = pool.index(chosen.clients)
     limits = feasible_sizes(Constraints(), estimates, (3,))[3]
     margin = margins(Problem.of(estimates, PFL(WEIGHTS)), limits, members, control=CONTROL)
-    worth = expected_gain(margin, spreads(estimates, PFL(WEIGHTS), members, np.zeros(10)))
+    worth = gains(estimates, PFL(WEIGHTS), members, margin, np.ones(10, dtype=bool))
+    assert worth is not None
     asked = fw.shortlist(pool, 3, size=5, redraws=10, threads=1).clients
     assert set(asked) == set(np.array(CLIENTS)[np.argsort(-worth)[:5]].tolist())

@@ -5,9 +5,9 @@ client i a signed margin g_ir: by how much the loss rises at least if a client o
 much it rises if a member must leave. The chance π_i that i belongs to the best federation is P(g_i < 0) by the mean
 and spread of its margins, or the share of draws that choose it, whichever is larger. Eliminated are the clients of the
 smallest π_i, as long as the expected part of the best federation among them, Σ π_i / k, stays within the stated
-chance. Where the releases show little of what tells clients apart, π_i is drawn to k/clients (`doubted`). If only a
-number of clients is asked, it is those of whom most is gained (`gains`). A stage may be asked in several waves
-(`waves`).
+chance. Where the releases show little of what tells clients apart, π_i is drawn to k/clients (`doubted`). There,
+if fewer can be asked than the chance needs, it is those of whom most is gained (`gains`). A stage may be asked in
+several waves (`waves`).
 Derivation, and where it fails: docs/theory/stages.md.
 """
 
@@ -35,7 +35,7 @@ from .client_errors import known_share
 from .constraints import Constraints, Limits
 from .control import Control, Progress
 from .entry import feasible_sizes, search_sizes, usual_objective, weights_of
-from .gains import expected_gain, spreads
+from .gains import gains
 from .greedy import Greedy
 from .margins import margins
 from .neighbourhood import descend
@@ -131,10 +131,10 @@ def shortlist(
         # Those who answered an earlier wave are known better; the doubt is about the others.
         known = known_share(estimates, usual, able & ~before if turn.before else None)
         found = doubted(found, known, feasible[min(feasible)], min(feasible))
-        gains = control.run(lambda: trial.gains(found))
+        worth = control.run(lambda: trial.gains(able & ~before))
         asked = eliminate(
             found.chance, able, allowed=chance * min(feasible), size=size, most=most, least=min(feasible),
-            before=before, waves=turn.left, gains=gains,
+            before=before, waves=turn.left, gains=worth,
         )  # fmt: skip
         left_out = float(found.chance[~asked].sum()) / min(feasible)
         sigmas = _after(pool, asked & ~before, turn.stage)
@@ -211,11 +211,11 @@ class _Trial:
         smooth = np.where(spread > 0, tail, share)
         return Standings(np.maximum(share, smooth), share, mean, spread, float(regret.mean()))
 
-    def gains(self, found: Standings) -> Floats:
-        """By how much asking each client may lower the loss: by its margin in the estimates, not in draws."""
+    def gains(self, among: npt.NDArray[np.bool_]) -> Floats | None:
+        """By how much asking each client may lower the loss, where that decides. Margins are those in the estimates."""
         limits = self.feasible[len(self.chosen)]
         margin = margins(self.problem, limits, self.chosen, control=self.control)
-        return expected_gain(margin, spreads(self.estimates, self.goal, self.chosen, found.spread))
+        return gains(self.estimates, self.goal, self.chosen, margin, among)
 
     def _draw(self, number: int, control: Control) -> tuple[Floats, float]:
         """Margins of every client in one draw, and the loss of the present selection above the best."""

@@ -117,7 +117,7 @@ def eliminate(
 ) -> Flags:
     """Who is asked: the clients of the largest chances, so many that those left out sum to `allowed` at most.
 
-    Where a number decides how many are asked, or further waves follow, it is the clients of the largest gains.
+    Where a number allows fewer than the chance needs, it is the clients of the largest gains.
 
     Parameters
     ----------
@@ -139,11 +139,10 @@ def eliminate(
     free = able & ~asked
     order = np.flatnonzero(free)[np.argsort(-chances[free], kind="stable")]
     left = np.concatenate([np.cumsum(chances[order][::-1])[::-1], [0.0]])
-    wanted = int(np.argmax(left <= allowed)) if size is None else size - already
-    wanted = max(wanted, least - already if size is None else 0)
-    number = min(wanted, len(order), len(order) if most is None else max(most - already, 0))
-    number = -(-number // waves)
-    if gains is not None and (size is not None or number < wanted):
+    needed = max(int(np.argmax(left <= allowed)), least - already)
+    wanted = needed if size is None else max(size - already, 0)
+    number = min(max(wanted, 0), len(order), len(order) if most is None else max(most - already, 0))
+    if gains is not None and number < needed:
         order = order[np.argsort(-gains[order], kind="stable")]  # equal gains: the larger chance first
-    asked[order[:number]] = True
+    asked[order[: -(-number // waves)]] = True
     return asked
