@@ -137,7 +137,7 @@ def measure(bench: Bench, epsilon: float, seed: int, k: int) -> dict[str, float]
     told = oracle(bench, noisy, usual.sigmas)
     search = fw.Annealing(chains=2, steps=3000)
     found = fw.select(told, k, method=search, evidence="none", threads=1, weights=Weights())
-    posterior = Oracle(bench, noisy, np.tile(usual.sigmas, (len(noisy), 1))).draw()
+    posterior = Oracle(bench, noisy, np.tile(usual.sigmas, (len(noisy), 1))).estimates()
     linear = fw.select(posterior, k, method=search, evidence="none", threads=1, weights=Weights())
     plain = Pool(bench.clients, paper, bench.noisy(paper.sigmas, seed, 1), simulated=True)
     chosen = fw.select(plain, k, method=search, evidence="none", threads=1, estimator="plain")

@@ -18,8 +18,10 @@ random federations, and regret beside the same pool with everybody at 0.1.
 
 **What was chosen on what.** The draws of the posterior, the margins and the weights of mixed pools were compared on
 income2018, employment2024 and travel2024 with the seeds 0–2, waves and their number on the PUMAs of Ohio, Michigan,
-Pennsylvania and Illinois with the seeds 0–5 (`DEVELOPMENT`). Reported are seeds from 10 on. The PUMAs of Georgia and
-Washington were used for nothing else. Rows are appended as they are made: a run that was stopped goes on where it was.
+Pennsylvania and Illinois with the seeds 0–5. Who is asked (by gain, not by chance) was chosen on all of `DEVELOPMENT`,
+seeds 0–3, and looked at again with 4–9; that chances decide on states, after states with reported seeds had shown it.
+Reported are seeds from 10 on. The PUMAs of Georgia and Washington were used for nothing else. Rows are
+appended as they are made: a run that was stopped goes on where it was.
 Needs the census records in ../shared/data.
 """
 

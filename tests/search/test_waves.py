@@ -58,6 +58,27 @@ def test_each_wave_asks_its_part(given: dict[str, object], expected: list[int]) 
     assert np.flatnonzero(asked).tolist() == expected
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"size": 3}, [1, 4, 6]),  # fewer than the chance needs: most is gained of these
+        ({"size": 4}, [0, 1, 4, 6]),  # of equal gains the likelier client
+        ({"allowed": 0.1}, [0, 1, 2, 3]),  # the chance decides: the fewest for it
+        ({"allowed": 0.1, "most": 3}, [1, 4, 6]),
+        ({"allowed": 0.1, "most": 5}, [0, 1, 2, 3]),  # a bound that does not bind
+        ({"allowed": 0.1, "size": 4}, [0, 1, 2, 3]),  # as many as the chance needs
+        ({"allowed": 0.1, "waves": 2}, [0, 1]),
+        ({"allowed": 0.1, "size": 3, "waves": 2}, [4, 6]),
+        ({"size": 4, "before": [4], "waves": 3}, [4, 6]),
+    ],
+)
+def test_where_the_chance_cannot_be_kept_gains_decide(given: dict[str, object], expected: list[int]) -> None:
+    gains = np.array([0.1, 0.2, 0.1, 0.1, 0.3, 0.0, 0.4])
+    before = np.isin(np.arange(7), given.pop("before", []))  # type: ignore[arg-type]
+    asked = eliminate(CHANCES, EVERYONE, **({"allowed": 0.0} | given), before=before, gains=gains)  # type: ignore[arg-type]
+    assert np.flatnonzero(asked).tolist() == expected
+
+
 def test_waves_add_up_to_the_number_asked(releases: dict[int, dict[str, fw.Release]]) -> None:
     answered: set[str] = set()
     listed: fw.Shortlist | None = None

@@ -51,13 +51,20 @@ def client_errors(
     return np.asarray(np.sqrt(sizes**2 * variance + posterior.totals[clients] * pull**2) / total)
 
 
-def known_share(estimates: Estimates, weights: Weights, among: npt.NDArray[np.bool_] | None = None) -> float:
+def known_share(
+    estimates: Estimates,
+    weights: Weights,
+    among: npt.NDArray[np.bool_] | None = None,
+    *,
+    alone: bool = False,
+) -> float:
     """The part of what tells clients apart that the releases show, between 0 and 1, by the estimates' own account.
 
         R = Var(g·p_i) / (Var(g·p_i) + mean s_i²)
 
     with g the slope of the loss at the pool, p_i the estimated proportions of client i and s_i its standard deviation.
-    With `among` the s_i of these clients count. Estimates without a posterior do not say: 1.
+    With `among` the s_i of these clients count, and with `alone` only their p_i as well. Estimates without a posterior
+    do not say: 1.
     """
     if estimates.posterior is None or not np.any(estimates.sigmas):
         return 1.0
@@ -71,8 +78,7 @@ def known_share(estimates: Estimates, weights: Weights, among: npt.NDArray[np.bo
         slope[here] = signed[j] * pointwise(whole[here].reshape(layout.shapes[j])).ravel()
     pull = (estimates.cells / estimates.totals[:, None]) @ slope
     errors = client_errors(estimates, estimates.posterior, everybody, everybody, weights)
-    unknown = float(
-        np.mean(((errors * total / estimates.totals) ** 2)[everybody if among is None else among])
-    )
-    known = float(np.var(pull))
+    counted = everybody if among is None else np.flatnonzero(among)
+    unknown = float(np.mean(((errors * total / estimates.totals) ** 2)[counted]))
+    known = float(np.var(pull[counted] if alone else pull))
     return known / (known + unknown) if known + unknown > 0 else 1.0

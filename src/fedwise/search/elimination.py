@@ -5,8 +5,9 @@ client i a signed margin g_ir: by how much the loss rises at least if a client o
 much it rises if a member must leave. The chance π_i that i belongs to the best federation is P(g_i < 0) by the mean
 and spread of its margins, or the share of draws that choose it, whichever is larger. Eliminated are the clients of the
 smallest π_i, as long as the expected part of the best federation among them, Σ π_i / k, stays within the stated
-chance. Where the releases show little of what tells clients apart, π_i is drawn to k/clients (`doubted`). A stage may
-be asked in several waves (`waves`).
+chance. Where the releases show little of what tells clients apart, π_i is drawn to k/clients (`doubted`). There,
+if fewer can be asked than the chance needs, it is those of whom most is gained (`gains`). A stage may be asked in
+several waves (`waves`).
 Derivation, and where it fails: docs/theory/stages.md.
 """
 
@@ -34,8 +35,10 @@ from .client_errors import known_share
 from .constraints import Constraints, Limits
 from .control import Control, Progress
 from .entry import feasible_sizes, search_sizes, usual_objective, weights_of
+from .gains import gains
 from .greedy import Greedy
-from .neighbourhood import best_swaps, descend
+from .margins import margins
+from .neighbourhood import descend
 from .problem import Objective, Problem
 from .seats import seat
 from .sizes import Sizes, parse_sizes
@@ -128,9 +131,10 @@ def shortlist(
         # Those who answered an earlier wave are known better; the doubt is about the others.
         known = known_share(estimates, usual, able & ~before if turn.before else None)
         found = doubted(found, known, feasible[min(feasible)], min(feasible))
+        worth = control.run(lambda: trial.gains(able & ~before))
         asked = eliminate(
             found.chance, able, allowed=chance * min(feasible), size=size, most=most, least=min(feasible),
-            before=before, waves=turn.left,
+            before=before, waves=turn.left, gains=worth,
         )  # fmt: skip
         left_out = float(found.chance[~asked].sum()) / min(feasible)
         sigmas = _after(pool, asked & ~before, turn.stage)
@@ -190,29 +194,35 @@ class _Trial:
     ) -> None:
         self.goal, self.feasible, self.seed, self.control = goal, feasible, seed, control
         self.estimates = estimates
-        problem = Problem.of(estimates, copy.copy(goal))
-        searched = control.run(lambda: search_sizes(problem, feasible, Annealing(), seed, control))
+        self.problem = Problem.of(estimates, copy.copy(goal))
+        searched = control.run(lambda: search_sizes(self.problem, feasible, Annealing(), seed, control))
         self.best = {entry.size: entry.outcome.members for entry in searched}
         self.chosen = min(searched, key=lambda entry: entry.outcome.loss).outcome.members
 
     def standings(self, redraws: int) -> Standings:
         """Margins of every client over draws of what the noise leaves open, and the regret of the selection."""
         drawn = self._map(self._draw, redraws)
-        margins = np.stack([margin for margin, _ in drawn])
+        signed = np.stack([margin for margin, _ in drawn])
         regret = np.array([above for _, above in drawn])
-        mean, spread = margins.mean(axis=0), margins.std(axis=0, ddof=1)
-        share = (margins < 0).mean(axis=0)
+        mean, spread = signed.mean(axis=0), signed.std(axis=0, ddof=1)
+        share = (signed < 0).mean(axis=0)
         with np.errstate(divide="ignore", invalid="ignore"):
             tail = special.stdtr(redraws - 1, -mean / spread)
         smooth = np.where(spread > 0, tail, share)
         return Standings(np.maximum(share, smooth), share, mean, spread, float(regret.mean()))
+
+    def gains(self, among: npt.NDArray[np.bool_]) -> Floats | None:
+        """By how much asking each client may lower the loss, where that decides. Margins are those in the estimates."""
+        limits = self.feasible[len(self.chosen)]
+        margin = margins(self.problem, limits, self.chosen, control=self.control)
+        return gains(self.estimates, self.goal, self.chosen, margin, among)
 
     def _draw(self, number: int, control: Control) -> tuple[Floats, float]:
         """Margins of every client in one draw, and the loss of the present selection above the best."""
         problem = Problem.of(possible(self.estimates, self._rng(19, number)), copy.copy(self.goal))
         size, members = self._search(problem, number, control)
         above = max(problem.loss(self.chosen) - problem.loss(members), 0.0)
-        return self._margins(problem, self.feasible[size], members, control), above
+        return margins(problem, self.feasible[size], members, control=control), above
 
     def regret_after(
         self, pool: Pool, among: npt.NDArray[np.bool_], sigmas: Floats, rules: Constraints, redraws: int
@@ -267,22 +277,6 @@ class _Trial:
                 best = loss, size, members
         assert best is not None
         return best[1], best[2]
-
-    def _margins(
-        self, problem: Problem, limits: Limits, members: tuple[int, ...], control: Control
-    ) -> Floats:
-        """Signed margin of every client: infinite for one that cannot join, minus infinite for one that must."""
-        inside = np.asarray(members, dtype=np.int64)
-        pairs = len(inside) * (len(problem.clients) - len(inside))
-        swaps = best_swaps(problem, limits, inside, control=control, keep=max(pairs, 1))
-        rise = np.maximum(swaps.losses - problem.loss(inside), 0.0)
-        found = np.full(len(problem.clients), np.inf)
-        np.minimum.at(found, swaps.ins, rise)
-        leave = np.full(len(problem.clients), np.inf)
-        np.minimum.at(leave, swaps.outs, rise)
-        found[inside] = -np.maximum(leave[inside], np.finfo(np.float64).tiny)
-        widest = float(rise.max(initial=0.0)) + 1.0
-        return np.asarray(np.clip(found, -widest, widest), dtype=np.float64)
 
 
 def _after(pool: Pool, asked: npt.NDArray[np.bool_], stage: int) -> Floats:

@@ -113,8 +113,11 @@ def eliminate(
     least: int = 1,
     before: Flags | None = None,
     waves: int = 1,
+    gains: Floats | None = None,
 ) -> Flags:
     """Who is asked: the clients of the largest chances, so many that those left out sum to `allowed` at most.
+
+    Where a number allows fewer than the chance needs, it is the clients of the largest gains.
 
     Parameters
     ----------
@@ -128,14 +131,18 @@ def eliminate(
         Who was asked for this stage in earlier waves: they stay asked and count among the number.
     waves
         Waves that are left: of those still to ask, this one asks an equal part.
+    gains
+        Shape (clients,): by how much asking each may lower the loss. Default: the chances decide always.
     """
     asked = np.zeros(len(chances), dtype=np.bool_) if before is None else before.copy()
     already = int(asked.sum())
     free = able & ~asked
     order = np.flatnonzero(free)[np.argsort(-chances[free], kind="stable")]
     left = np.concatenate([np.cumsum(chances[order][::-1])[::-1], [0.0]])
-    number = int(np.argmax(left <= allowed)) if size is None else size - already
-    number = max(number, least - already if size is None else 0)
-    number = min(number, len(order), len(order) if most is None else max(most - already, 0))
+    needed = max(int(np.argmax(left <= allowed)), least - already)
+    wanted = needed if size is None else max(size - already, 0)
+    number = min(max(wanted, 0), len(order), len(order) if most is None else max(most - already, 0))
+    if gains is not None and number < needed:
+        order = order[np.argsort(-gains[order], kind="stable")]  # equal gains: the larger chance first
     asked[order[: -(-number // waves)]] = True
     return asked
