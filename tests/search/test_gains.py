@@ -118,5 +118,10 @@ def test_a_shortlist_of_a_given_size_asks_by_gain(small_schema: fw.Schema) -> No
     margin = margins(Problem.of(estimates, PFL(WEIGHTS)), limits, members, control=CONTROL)
     worth = gains(estimates, PFL(WEIGHTS), members, margin, np.ones(10, dtype=bool))
     assert worth is not None
-    asked = fw.shortlist(pool, 3, size=5, redraws=10, threads=1).clients
-    assert set(asked) == set(np.array(CLIENTS)[np.argsort(-worth)[:5]].tolist())
+    made = fw.shortlist(pool, 3, size=5, redraws=10, threads=1)
+    assert set(made.clients) == set(np.array(CLIENTS)[np.argsort(-worth)[:5]].tolist())
+    # Who reads the list sees what decided, in its order.
+    words = "asking it may lower the loss by "
+    told = [float(one.reason.removeprefix(words).split(";")[0]) for one in made.standings if one.asked]
+    assert told == sorted(told, reverse=True)
+    assert any(one.reason.startswith(words) for one in made.standings if not one.asked)

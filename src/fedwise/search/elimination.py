@@ -16,6 +16,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack
 
 import msgspec
@@ -69,6 +70,8 @@ class Standings(NamedTuple):
     spread: Floats
     #: Mean loss of the present selection above the best.
     regret: float
+    #: By how much asking each may lower the loss, where that decided who is asked.
+    gain: Floats | None = None
 
 
 def shortlist(
@@ -132,15 +135,17 @@ def shortlist(
         known = known_share(estimates, usual, able & ~before if turn.before else None)
         found = doubted(found, known, feasible[min(feasible)], min(feasible))
         worth = control.run(lambda: trial.gains(able & ~before))
-        asked = eliminate(
-            found.chance, able, allowed=chance * min(feasible), size=size, most=most, least=min(feasible),
-            before=before, waves=turn.left, gains=worth,
+        ask = partial(
+            eliminate, found.chance, able, allowed=chance * min(feasible), size=size, most=most, least=min(feasible),
+            before=before, waves=turn.left,
         )  # fmt: skip
+        asked = ask(gains=worth)
+        if not np.array_equal(asked, ask(gains=None)):  # else the chances explain it
+            found = found._replace(gain=worth)
         left_out = float(found.chance[~asked].sum()) / min(feasible)
         sigmas = _after(pool, asked & ~before, turn.stage)
-        among = (
-            asked if turn.left == 1 else np.ones_like(asked)
-        )  # before the last wave anybody may still be asked
+        # Before the last wave anybody may still be asked.
+        among = asked if turn.left == 1 else np.ones_like(asked)
         after = control.run(lambda: trial.regret_after(pool, among, sigmas, rules, max(redraws // _AFTER, 2)))
     bounded = size is not None or most is not None or turn.left > 1
     return _listed(
@@ -301,8 +306,9 @@ def _reasons(
     rules: Constraints,
     excluded: tuple[str, ...],
 ) -> tuple[Standing, ...]:
-    """Every client with its reason, the asked ones and the largest chances first."""
-    order = np.lexsort((np.arange(len(asked)), -found.chance, ~asked))
+    """Every client with its reason, the asked ones and the largest chances, or gains, first."""
+    first = found.chance if found.gain is None else found.gain
+    order = np.lexsort((np.arange(len(asked)), -found.chance, -first, ~asked))
     spent = pool.epsilons
     return tuple(
         Standing(
@@ -332,6 +338,9 @@ def _reason(pool: Pool, i: int, turn: Turn, found: Standings, asked: bool, rules
         if spending.stage < stage - 1:
             return f"did not answer stage {stage - 1}"
         return f"its owner allows no more than epsilon {spending.epsilon:g}"
+    if found.gain is not None:
+        worth = f"asking it may lower the loss by {found.gain[i]:.4f}"
+        return f"{worth}; in the best federation in {found.share[i]:.0%} of redraws"
     if asked and found.share[i] >= 0.5:
         return f"in the best federation in {found.share[i]:.0%} of redraws"
     sign = "raises" if found.margin[i] >= 0 else "lowers"
