@@ -121,7 +121,7 @@ def test_a_shortlist_of_a_given_size_asks_by_gain(small_schema: fw.Schema) -> No
     made = fw.shortlist(pool, 3, size=5, redraws=10, threads=1)
     assert set(made.clients) == set(np.array(CLIENTS)[np.argsort(-worth)[:5]].tolist())
     # Who reads the list sees what decided, in its order.
-    words = "asking it may lower the loss by "
+    words = "asking it should lower the loss by "
     told = [float(one.reason.removeprefix(words).split(";")[0]) for one in made.standings if one.asked]
     assert told == sorted(told, reverse=True)
     assert any(one.reason.startswith(words) for one in made.standings if not one.asked)

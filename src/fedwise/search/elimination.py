@@ -339,7 +339,7 @@ def _reason(pool: Pool, i: int, turn: Turn, found: Standings, asked: bool, rules
             return f"did not answer stage {stage - 1}"
         return f"its owner allows no more than epsilon {spending.epsilon:g}"
     if found.gain is not None:
-        worth = f"asking it may lower the loss by {found.gain[i]:.4f}"
+        worth = f"asking it should lower the loss by {found.gain[i]:.4f}"
         return f"{worth}; in the best federation in {found.share[i]:.0%} of redraws"
     if asked and found.share[i] >= 0.5:
         return f"in the best federation in {found.share[i]:.0%} of redraws"
