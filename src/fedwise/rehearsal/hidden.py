@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..training.model import Vector
+from ..training.ranking import probability
 
 Floats = npt.NDArray[np.float64]
 
@@ -75,7 +76,7 @@ def normal(count: int, seed: int) -> Floats:
 
 def with_hidden(chance: Floats, drawn: Floats, spread: float) -> Floats:
     """Chances by everything in a record, from those by the tables."""
-    return np.asarray(1.0 / (1.0 + np.exp(-(_widened(spread) * log_odds(chance) + spread * drawn))))
+    return probability(_widened(spread) * log_odds(chance) + spread * drawn)
 
 
 def knowing(scores: Vector, drawn: Floats, spread: float) -> Vector:
