@@ -3,13 +3,13 @@
     python benchmarks/stages_oracle.py [--tasks "areas GA" "areas WA"] [--waves 1 4] [--seeds 10 13] [--ks 5 10 15]
                                        [--out oracle.csv]
 
-The oracle knows every client's number of records, and the true mean and covariance of the clients' proportions, over
-all cells of all tables: what an estimator could learn of the pool at best. From a client's noisy tables it computes the
-normal posterior of its proportions, and asks the clients of the largest expected gain as `fw.shortlist` does, half of
-the pool in one or more waves. Estimates after the last wave are the default's for all. Beside it: the default's
-shortlist, one at random, one release at the full ε, and how far the best federation within each shortlist is from the
-best of all. ``among`` is the regret where only those asked may be chosen: the default's estimates of the others do not
-know what the oracle knows. Needs the census records in ../shared/data.
+The oracle knows every client's number of records and, for each client, the true mean and covariance of all *other*
+clients' proportions, over all cells of all tables: what an estimator could learn of the pool at best. With a client's
+own row among them they would know the client itself. From a client's noisy tables it computes the normal posterior of
+its proportions, and asks the clients of the largest expected gain as `fw.shortlist` does, half of the pool in one or
+more waves. Estimates after the last wave are the default's for all. Beside it: the default's shortlist, one at random,
+one release at the full ε, and how far the best federation within each shortlist is from the best of all. ``among`` is
+the regret where only those asked may be chosen. Needs the census records in ../shared/data.
 """
 
 from __future__ import annotations
@@ -47,28 +47,41 @@ COLUMNS = {
 }  # fmt: skip
 
 
-class Oracle:
-    """Normal posterior of every client's proportions under the true mean and covariance of the pool."""
-
-    def __init__(self, bench: Bench, noisy: np.ndarray, sigmas: np.ndarray) -> None:
-        self.bench, self.sizes = bench, bench.truth.totals
-        own = bench.truth.cells / self.sizes[:, None]
-        self.mean = own.mean(axis=0)
-        _, scales, axes = np.linalg.svd((own - self.mean) / np.sqrt(len(own)), full_matrices=False)
+def main_axes(bench: Bench) -> list[tuple[np.ndarray, np.ndarray]]:
+    """For each client the mean of all others' proportions, and their main axes."""
+    own, found = bench.truth.cells / bench.truth.totals[:, None], []
+    for i in range(len(own)):
+        others = np.delete(own, i, axis=0)
+        mean = others.mean(axis=0)
+        _, scales, axes = np.linalg.svd((others - mean) / np.sqrt(len(others)), full_matrices=False)
         live = scales > 1e-9
-        self.axes = axes[live].T * scales[live]
+        found.append((mean, axes[live].T * scales[live]))
+    return found
+
+
+class Oracle:
+    """Normal posterior of every client's proportions under the true mean and covariance of the others."""
+
+    def __init__(
+        self,
+        bench: Bench,
+        others: list[tuple[np.ndarray, np.ndarray]],
+        noisy: np.ndarray,
+        sigmas: np.ndarray,
+    ) -> None:
+        self.bench, self.sizes = bench, bench.truth.totals
         noise = bench.layout.per_cell(sigmas) ** 2 / self.sizes[:, None] ** 2
-        seen = noisy / self.sizes[:, None] - self.mean
-        self.means, self.roots = [], []
-        for deviation, v in zip(seen, noise, strict=True):
-            covariance = np.linalg.inv(np.eye(self.axes.shape[1]) + (self.axes.T / v) @ self.axes)
-            self.means.append(covariance @ (self.axes.T @ (deviation / v)))
-            self.roots.append(np.linalg.cholesky(covariance))
+        means, self.roots = [], []
+        for (mean, axes), seen, v in zip(others, noisy / self.sizes[:, None], noise, strict=True):
+            covariance = np.linalg.inv(np.eye(axes.shape[1]) + (axes.T / v) @ axes)
+            means.append(mean + axes @ (covariance @ (axes.T @ ((seen - mean) / v))))
+            self.roots.append(axes @ np.linalg.cholesky(covariance))
+        self.means = np.stack(means)
 
     def estimates(self) -> Estimates:
         """Mean of the tables that the clients may have."""
         bench, layout = self.bench, self.bench.layout
-        cells = np.maximum(self.mean + np.stack(self.means) @ self.axes.T, 1e-9)
+        cells = np.maximum(self.means, 1e-9)
         for j in range(layout.tables):
             here = layout.slice(j)
             cells[:, here] *= (self.sizes / cells[:, here].sum(axis=1))[:, None]
@@ -92,7 +105,7 @@ class Oracle:
         for j, weight in enumerate(pair_weights(found.schema, layout, WEIGHTS)):
             here = layout.slice(j)
             slope[here] = weight * pointwise(whole[here].reshape(layout.shapes[j])).ravel()
-        spread = [np.linalg.norm(slope @ self.axes @ root) for root in self.roots]
+        spread = [np.linalg.norm(slope @ root) for root in self.roots]
         return expected_gain(margin, np.array(spread) * found.totals / total)
 
 
@@ -101,6 +114,7 @@ class Stages:
 
     def __init__(self, bench: Bench, seed: int) -> None:
         self.bench, self.seed = bench, seed
+        self.others: list[tuple[np.ndarray, np.ndarray]] = []
         self.made = plan(bench.schema, 1.0, stages=[0.1, 1.0])
         first, more = (np.array(self.made.stage(number).sigmas) for number in (1, 2))
         self.precisions = first**-2.0, more**-2.0
@@ -115,6 +129,10 @@ class Stages:
         spent = spend(clients, self.made, np.where(asked, 2, 1))
         return Pool(clients, self.made, mixed, sigmas=precision**-0.5, simulated=True, spendings=spent)
 
+    def _oracle(self, pool: Pool) -> Oracle:
+        self.others = self.others or main_axes(self.bench)
+        return Oracle(self.bench, self.others, pool.matrix, pool.sigmas)
+
     def asked(self, kind: str, k: int, waves: int) -> np.ndarray:
         """Who is asked after all waves."""
         names = self.bench.clients
@@ -128,7 +146,7 @@ class Stages:
                 listed = fw.shortlist(pool, k, size=size, waves=waves, seed=self.seed, threads=1)
                 asked = np.isin(names, listed.clients)
                 continue
-            worth = chance if kind == "random" else Oracle(self.bench, pool.matrix, pool.sigmas).gains(k)
+            worth = chance if kind == "random" else self._oracle(pool).gains(k)
             number = -(-(size - int(asked.sum())) // (waves - wave))
             asked[np.argsort(np.where(asked, np.inf, -worth), kind="stable")[:number]] = True
         return asked

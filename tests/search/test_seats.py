@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import pytest
 
 import fedwise as fw
@@ -12,7 +13,7 @@ from fedwise.owner.tables import count
 from fedwise.pool.attenuation import least_records
 from fedwise.pool.pool import Pool
 from fedwise.search.constraints import Constraints
-from fedwise.search.seats import empty_clients, seat
+from fedwise.search.seats import empty_clients, seat, unheard_clients
 
 SCHEMA = fw.Schema.parse(
     '[columns.A]\nrole = "feature"\nlevels = [0, 1, 2]\n[columns.B]\nrole = "feature"\nlevels = [0, 1]\n'
@@ -147,3 +148,42 @@ def test_a_client_that_lacks_a_class_is_named_and_left_out_while_others_are_left
     assert unasked.exclude == ()
     included, _ = seat(Constraints(exclude_suspect=True, include=("c03",)), pool, 4)
     assert "c03" not in included.exclude
+
+
+def staged(first: float, *, answered: str = "abcdef") -> Pool:
+    """Ten clients of a plan of two stages, the first at this ε; some of them answered the second."""
+    plan = fw.plan(SCHEMA, stages=[first, 3.0], epsilon=3.0)
+    made = []
+    for stage in (1, 2):
+        for i, name in enumerate("abcdefghij"):
+            if stage == 2 and name not in answered:
+                continue
+            codes = _codes(700, np.random.default_rng([3, i]))
+            rows = pl.DataFrame(dict(zip("ABST", codes.tolist(), strict=True)))
+            made.append(fw.release(plan, rows, client=name, simulated=True, seed=5, stage=stage))
+    return Pool.of(made)
+
+
+def test_who_was_not_asked_again_takes_no_seat_where_first_releases_tell_too_little() -> None:
+    pool, weights = staged(0.05), fw.Weights()
+    assert unheard_clients(pool, estimate(pool), weights) == list("ghij")
+    chosen = fw.select(pool, 4, evidence="none", threads=1)
+    assert set(chosen.clients) <= set("abcdef")
+    (said,) = [alert for alert in chosen.alerts if "last stage" in alert]
+    assert said.startswith(
+        "no seat for g, h, i, j: they have not answered the last stage, and earlier releases"
+    )
+    assert "g" in fw.select(pool, 4, evidence="none", threads=1, include=["g"]).clients
+    # The size needs them; the shortlist goes on; everybody was asked; nobody was.
+    assert len(fw.select(pool, 7, evidence="none", threads=1).clients) == 7
+    listed = fw.shortlist(staged(0.05, answered=""), 3, size=6, waves=2, redraws=10, threads=1)
+    pool.shortlist = listed
+    assert not unheard_clients(pool, estimate(pool), weights)
+    for answered in ("abcdefghij", ""):
+        other = staged(0.05, answered=answered)
+        assert not unheard_clients(other, estimate(other), weights)
+
+
+def test_first_releases_that_tell_enough_keep_their_seats() -> None:
+    pool = staged(2.9)
+    assert not unheard_clients(pool, estimate(pool), fw.Weights())

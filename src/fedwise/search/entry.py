@@ -107,7 +107,7 @@ def select(
     estimates = estimates_of(pool, estimator)
     count, weights = len(estimates.clients), weights_of(pool, weights)
     sizes = parse_sizes(k if k is not None else (min(2, count), count), count)
-    rules, notes = seat(asked, pool, max(sizes))
+    rules, notes = seat(asked, pool, max(sizes), estimates=estimates, weights=weights)
     feasible = feasible_sizes(rules, estimates, sizes)
     asks = Asks(estimates, weights, alternatives, seed)
     with Control(threads=threads, progress=progress) as control:
