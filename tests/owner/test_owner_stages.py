@@ -80,6 +80,16 @@ def test_stages_are_answered_in_order(ask: Callable[..., Answer], plan: fw.Plan,
         ask(stage=3)
 
 
+def test_an_answer_at_a_smaller_epsilon_is_not_charged_on_top(ask: Callable[..., Answer]) -> None:
+    made = ask()
+    with pytest.raises(
+        ReleaseError, match=r"was answered before at epsilon 0\.1, as it asks; an answer at 0\.05"
+    ):
+        ask(epsilon=0.05)
+    assert made.ledger is not None
+    assert [charge.epsilon for charge in made.ledger.history()] == [0.1]
+
+
 def test_only_a_shortlist_of_this_plan_and_client(ask: Callable[..., Answer], plan: fw.Plan) -> None:
     ask()
     other = fw.plan(plan.schema, stages=[0.2, 1.0])

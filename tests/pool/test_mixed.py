@@ -16,6 +16,7 @@ from fedwise.estimation.estimates import Estimates
 from fedwise.estimation.redraw import redraw
 from fedwise.estimation.uncertainty import standard_error
 from fedwise.objective.pfl import loss
+from fedwise.pool.attenuation import Shares, _relative_precision, compare_table
 from fedwise.privacy.scales import gaussian_epsilon
 
 
@@ -113,3 +114,24 @@ def test_releases_of_one_client_must_fit_one_another(plans: dict[float, fw.Plan]
     nearly = tuple(msgspec.structs.replace(t, counts=[c + 1 for c in t.counts]) for t in tables)
     with pytest.raises(PoolError, match="agree better than independent noise allows"):
         fw.Pool.of([first, msgspec.structs.replace(other, tables=nearly)])
+
+
+def test_noisy_clients_do_not_drown_what_precise_ones_say_of_the_odds() -> None:
+    """What a client is compared with comes from the precise ones; with one noise for all nothing changes."""
+    known = truth(12)
+    low, high = np.full(known.layout.tables, 3.0), np.full(known.layout.tables, 200.0)
+    mixed = np.where(np.arange(12)[:, None] < 5, low, high)
+    inside = np.ones(12, dtype=bool)
+    exact = Shares.of(known.noisy(np.zeros_like(mixed), 0), known.layout, np.zeros_like(mixed))
+    shares = Shares.of(known.noisy(mixed, 0), known.layout, mixed)
+    alike = Shares.of(known.noisy(high, 0), known.layout, np.tile(high, (12, 1)))
+    errors = []
+    for table in range(known.layout.tables):
+        true, found, noisy = (compare_table(s, table, inside).expected[:5] for s in (exact, shares, alike))
+        errors.append([np.sum((found - true) ** 2), np.sum((noisy - true) ** 2)])
+        assert (_relative_precision(alike, table) == 1).all()
+        weight = _relative_precision(shares, table)
+        assert (weight[:5] == 1).all()
+        assert (weight[5:] < 0.5).all()
+    together = np.sum(errors, axis=0)
+    assert together[0] < together[1] / 3

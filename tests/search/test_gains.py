@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from functools import partial
-from itertools import combinations, product
+from itertools import product
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ import fedwise as fw
 from conftest import make_people
 from fedwise.estimation.estimates import Estimates
 from fedwise.estimation.shrinkage import shrink
-from fedwise.estimation.together import told_together
 from fedwise.objective.balance import Balance
 from fedwise.search.client_errors import client_errors, known_share
 from fedwise.search.constraints import Constraints
@@ -81,27 +79,23 @@ def released(sigma: float, rows: int) -> Estimates:
     found = shrink(exact.cells + noise, exact.layout, sigmas)
     return dataclasses.replace(
         exact, cells=found.cells, marginals=found.marginals, totals=found.totals,
-        sigmas=np.tile(sigmas, (12, 1)), posterior=found.posterior, released=exact.cells + noise,
+        sigmas=np.tile(sigmas, (12, 1)), posterior=found.posterior,
     )  # fmt: skip
 
 
 def test_gains_decide_only_where_noise_hides_what_tells_clients_apart() -> None:
-    noisy, clear, everyone = released(30.0, 300), released(5.0, 2000), np.ones(12, dtype=bool)
+    noisy, clear = released(30.0, 300), released(5.0, 2000)
+    margin, everyone = np.linspace(-0.1, 0.3, 12), np.ones(12, dtype=bool)
     assert noisy.posterior is not None
     assert known_share(noisy, WEIGHTS) < 0.5 < 0.8 < known_share(clear, WEIGHTS)
-    feasible = feasible_sizes(Constraints(), noisy, (3,))
-    asked = partial(gains, feasible=feasible, seed=0, control=CONTROL)
-    found = asked(noisy, PFL(WEIGHTS), among=everyone)
-    told = told_together(noisy, everyone)
-    problem = Problem.of(told, PFL(WEIGHTS))
-    members = min(combinations(range(12), 3), key=problem.loss)
-    margin = margins(problem, feasible[3], members, control=CONTROL)
-    spread = client_errors(told, noisy.posterior, np.array(members), np.arange(12), WEIGHTS)
-    np.testing.assert_allclose(found, expected_gain(margin, spread), rtol=1e-9)
-    assert asked(clear, PFL(WEIGHTS), among=everyone) is None
-    assert asked(noisy, Balance(), among=everyone) is None  # its slope is not known here
-    assert asked(dataclasses.replace(noisy, posterior=None), PFL(WEIGHTS), among=everyone) is None
-    assert asked(noisy, PFL(WEIGHTS), among=~everyone) is None
+    found = gains(noisy, PFL(WEIGHTS), (0, 1, 2), margin, everyone)
+    spread = client_errors(noisy, noisy.posterior, np.arange(3), np.arange(12), WEIGHTS)
+    np.testing.assert_array_equal(found, expected_gain(margin, spread))
+    assert gains(clear, PFL(WEIGHTS), (0, 1, 2), margin, everyone) is None
+    assert gains(noisy, Balance(), (0, 1, 2), margin, everyone) is None  # its slope is not known here
+    plain = dataclasses.replace(noisy, posterior=None)
+    assert gains(plain, PFL(WEIGHTS), (0, 1, 2), margin, everyone) is None
+    assert gains(noisy, PFL(WEIGHTS), (0, 1, 2), margin, ~everyone) is None
 
 
 def test_what_is_known_of_some_clients_alone() -> None:
@@ -118,9 +112,11 @@ def test_a_shortlist_of_a_given_size_asks_by_gain(small_schema: fw.Schema) -> No
         fw.release(plan, make_people(300 + 200 * n, n), client=name, simulated=True, seed=3)
         for n, name in enumerate(CLIENTS)
     )
-    estimates = fw.estimate(pool)
-    feasible = feasible_sizes(Constraints(), estimates, (3,))
-    worth = gains(estimates, PFL(WEIGHTS), feasible, np.ones(10, dtype=bool), seed=0, control=CONTROL)
+    estimates, chosen = fw.estimate(pool), fw.select(pool, 3, evidence="none", threads=1)
+    members = pool.index(chosen.clients)
+    limits = feasible_sizes(Constraints(), estimates, (3,))[3]
+    margin = margins(Problem.of(estimates, PFL(WEIGHTS)), limits, members, control=CONTROL)
+    worth = gains(estimates, PFL(WEIGHTS), members, margin, np.ones(10, dtype=bool))
     assert worth is not None
     made = fw.shortlist(pool, 3, size=5, redraws=10, threads=1)
     assert set(made.clients) == set(np.array(CLIENTS)[np.argsort(-worth)[:5]].tolist())

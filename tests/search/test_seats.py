@@ -13,7 +13,8 @@ from fedwise.owner.tables import count
 from fedwise.pool.attenuation import least_records
 from fedwise.pool.pool import Pool
 from fedwise.search.constraints import Constraints
-from fedwise.search.seats import empty_clients, seat, unheard_clients
+from fedwise.search.frontiers import frontier
+from fedwise.search.seats import empty_clients, seat
 
 SCHEMA = fw.Schema.parse(
     '[columns.A]\nrole = "feature"\nlevels = [0, 1, 2]\n[columns.B]\nrole = "feature"\nlevels = [0, 1]\n'
@@ -150,40 +151,47 @@ def test_a_client_that_lacks_a_class_is_named_and_left_out_while_others_are_left
     assert "c03" not in included.exclude
 
 
-def staged(first: float, *, answered: str = "abcdef") -> Pool:
-    """Ten clients of a plan of two stages, the first at this ε; some of them answered the second."""
-    plan = fw.plan(SCHEMA, stages=[first, 3.0], epsilon=3.0)
+def staged(*, answered: str) -> Pool:
+    """Ten clients of a plan of two stages; some of them answered the second."""
+    plan = fw.plan(SCHEMA, stages=[0.05, 3.0], epsilon=3.0)
     made = []
-    for stage in (1, 2):
-        for i, name in enumerate("abcdefghij"):
-            if stage == 2 and name not in answered:
-                continue
-            codes = _codes(700, np.random.default_rng([3, i]))
+    for stage, names in ((1, "abcdefghij"), (2, answered)):
+        for name in names:
+            codes = _codes(700, np.random.default_rng([3, ord(name)]))
             rows = pl.DataFrame(dict(zip("ABST", codes.tolist(), strict=True)))
             made.append(fw.release(plan, rows, client=name, simulated=True, seed=5, stage=stage))
     return Pool.of(made)
 
 
-def test_who_was_not_asked_again_takes_no_seat_where_first_releases_tell_too_little() -> None:
-    pool, weights = staged(0.05), fw.Weights()
-    assert unheard_clients(pool, estimate(pool), weights) == list("ghij")
-    chosen = fw.select(pool, 4, evidence="none", threads=1)
+def test_answered_leaves_out_who_has_not_answered_the_last_stage() -> None:
+    pool = staged(answered="abcdef")
+    chosen = fw.select(pool, 4, method="exact", evidence="none", threads=1, answered=True)
     assert set(chosen.clients) <= set("abcdef")
-    (said,) = [alert for alert in chosen.alerts if "last stage" in alert]
-    assert said.startswith(
-        "no seat for g, h, i, j: they have not answered the last stage, and earlier releases"
-    )
-    assert "g" in fw.select(pool, 4, evidence="none", threads=1, include=["g"]).clients
-    # The size needs them; the shortlist goes on; everybody was asked; nobody was.
-    assert len(fw.select(pool, 7, evidence="none", threads=1).clients) == 7
-    listed = fw.shortlist(staged(0.05, answered=""), 3, size=6, waves=2, redraws=10, threads=1)
-    pool.shortlist = listed
-    assert not unheard_clients(pool, estimate(pool), weights)
-    for answered in ("abcdefghij", ""):
-        other = staged(0.05, answered=answered)
-        assert not unheard_clients(other, estimate(other), weights)
+    assert chosen.constraints == {"exclude": list("ghij"), "answered": True}
+    assert "no seat for 4 of 10 clients that have not answered the last stage" in chosen.alerts
+    estimates = estimate(pool)
+    among = fw.select(estimates, 4, method="exact", evidence="none", threads=1, exclude=list("ghij"))
+    assert (chosen.clients, chosen.loss) == (among.clients, among.loss)
+    front = frontier(pool, (2, 6), constraints=Constraints(answered=True), threads=1)
+    assert all(set(point.clients) <= set("abcdef") for point in front.points)
 
 
-def test_first_releases_that_tell_enough_keep_their_seats() -> None:
-    pool = staged(2.9)
-    assert not unheard_clients(pool, estimate(pool), fw.Weights())
+@pytest.mark.parametrize(
+    ("answered", "size", "rules", "said"),
+    [
+        ("abcdef", 7, {}, "size must be at most 6, as many clients as have answered stage 2"),
+        ("abcdef", 6, {"exclude": ["a"]}, "size must be at most 5"),
+        ("abcdef", 3, {"include": ["g"]}, "client 'g' must be included but has not answered stage 2"),
+        ("", 3, {}, "answered needs releases of a second stage, got none"),
+    ],
+)
+def test_answered_that_cannot_be_is_refused_in_a_sentence(
+    answered: str, size: int, rules: dict[str, list[str]], said: str
+) -> None:
+    with pytest.raises(fw.FedwiseError, match=said):
+        fw.select(staged(answered=answered), size, evidence="none", threads=1, answered=True, **rules)  # type: ignore[arg-type]
+
+
+def test_answered_needs_the_releases() -> None:
+    with pytest.raises(fw.FedwiseError, match="answered needs the pool of releases"):
+        fw.select(estimate(staged(answered="abc")), 2, answered=True)

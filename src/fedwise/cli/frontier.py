@@ -10,6 +10,7 @@ from .console import JsonOption, SeedOption, print_json, print_table
 from .inputs import bar
 from .search_options import (
     AlphaOption,
+    AnsweredOption,
     BetaOption,
     BudgetOption,
     CostFileOption,
@@ -54,6 +55,7 @@ def frontier(
     include: IncludeOption = "",
     exclude: ExcludeOption = "",
     exclude_suspect: ExcludeSuspectOption = False,
+    answered: AnsweredOption = False,
     min_records: MinRecordsOption = None,
     min_client_records: MinClientRecordsOption = None,
     group_file: GroupFileOption = None,
@@ -81,7 +83,7 @@ def frontier(
     rules = read_constraints(
         include, exclude, group_file, cost_file, max_per_group=max_per_group, budget=budget,
         min_records=min_records, min_client_records=min_client_records,
-        exclude_suspect=exclude_suspect,
+        exclude_suspect=exclude_suspect, answered=answered,
     )  # fmt: skip
     with bar("searching", "loss", digits=6) as best:
         found = search(

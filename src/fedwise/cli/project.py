@@ -16,7 +16,7 @@ KEYS: dict[str, dict[str, type | tuple[type, ...]]] = {
         "budget": _NUMBER, "size": (int, str), "seed": int,
     },
     "constraints": {
-        "include": list, "exclude": list, "exclude_suspect": bool, "min_records": _NUMBER,
+        "include": list, "exclude": list, "exclude_suspect": bool, "answered": bool, "min_records": _NUMBER,
         "min_client_records": _NUMBER, "group_file": str, "max_per_group": int, "cost_file": str,
         "budget": _NUMBER, "maximise": str, "subject_to": str,
     },

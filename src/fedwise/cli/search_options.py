@@ -38,6 +38,9 @@ ExcludeSuspectOption = Annotated[
         help="Leave out clients that inspect --quality suspects or doubts, while enough are left.",
     ),
 ]
+AnsweredOption = Annotated[
+    bool, typer.Option("--answered", help="Choose among those who have answered the last stage.")
+]
 MinRecordsOption = Annotated[float | None, typer.Option(help="Least total of (noisy) records.")]
 MinClientRecordsOption = Annotated[
     float | None, typer.Option(help="Least (noisy) records of each member: keeps out near-empty clients.")

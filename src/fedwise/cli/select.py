@@ -10,6 +10,7 @@ from .console import ForceOption, JsonOption, SeedOption, check_output, note, pr
 from .inputs import SettingsOption, bar
 from .search_options import (
     AlphaOption,
+    AnsweredOption,
     BetaOption,
     BoundsOption,
     BudgetOption,
@@ -69,6 +70,7 @@ def select(
     include: IncludeOption = "",
     exclude: ExcludeOption = "",
     exclude_suspect: ExcludeSuspectOption = False,
+    answered: AnsweredOption = False,
     min_records: MinRecordsOption = None,
     min_client_records: MinClientRecordsOption = None,
     group_file: GroupFileOption = None,
@@ -113,6 +115,7 @@ def select(
     rules = read_constraints(
         include, exclude, group_file, cost_file, max_per_group=max_per_group, budget=budget,
         min_records=min_records, min_client_records=min_client_records, exclude_suspect=exclude_suspect,
+        answered=answered,
     )  # fmt: skip
     with bar("rehearsing" if by_rehearsal else "searching", "loss", digits=6) as best:
         selection = search(

@@ -201,13 +201,7 @@ class Session:
         key = msgspec.json.encode([question.constraints, k])
         found = self._seats.get(key)
         if found is None:
-            found, _ = seat(
-                Constraints(**question.constraints),
-                self.pool,
-                k,
-                estimates=self.estimates,
-                weights=question.weights,
-            )
+            found, _ = seat(Constraints(**question.constraints), self.pool, k)
             while len(self._seats) >= _SEATS_KEPT:
                 del self._seats[next(iter(self._seats))]
             self._seats[key] = found

@@ -72,9 +72,16 @@ def check_order(question: Question, ledger: Ledger, *, client: str) -> None:
     Raises
     ------
     ReleaseError
-        The stage before is not in the ledger, or this stage is already. Nothing is charged.
+        The stage before is not in the ledger, or this stage is already, at the ε asked or at another. Nothing is
+        charged.
     """
     asked, stage = question.asked, question.stage
+    whole = {c.epsilon for c in ledger.history() if c.client == client and c.plan == asked.digest}
+    if question.answered.digest != asked.digest and asked.stage(stage).epsilon in whole:
+        raise ReleaseError(
+            f"plan {asked.digest[:12]} was answered before at epsilon {asked.stage(stage).epsilon:g}, as it asks; an "
+            f"answer at {question.total:g} would be charged on top of that, so leave --epsilon out"
+        )
     if not asked.staged:
         return
     plans = {asked.digest, question.answered.digest}

@@ -175,6 +175,7 @@ def compare_table(shares: Shares, table: int, inside: Mask) -> Compared:
     (x, y), (a, b) = layout.pairs[table], layout.shapes[table]
     cells = shares.cells[:, layout.slice(table)].reshape(-1, a, b)
     weight = np.where(inside, np.minimum(shares.sizes, _CAP * np.median(shares.sizes)), 0.0)
+    weight *= _relative_precision(shares, table)
     others = np.tensordot(weight, cells, axes=1) - weight[:, None, None] * cells
     others = np.maximum(others / (weight.sum() - weight)[:, None, None], 0.0)
     down, across = others.sum(axis=2) + 1e-6, others.sum(axis=1) + 1e-6
@@ -187,6 +188,19 @@ def compare_table(shares: Shares, table: int, inside: Mask) -> Compared:
     share = np.maximum(expected, 0.01 * p[:, :, None] * q[:, None, :])
     flat = expected - p[:, :, None] * q[:, None, :]
     return Compared(cells - own, flat, share, shares.noise_of(table), shares.sizes)
+
+
+def _relative_precision(shares: Shares, table: int) -> Floats:
+    """How much less each client says of the pool's odds than with the least noise in the pool: 1 where all have that.
+
+    A cell varies by sampling and by noise; a client of ten times the noise must not drown what the precise ones say.
+    """
+    noise = shares.noise[:, table] / shares.sizes**2
+    if (shares.noise[:, table] == shares.noise[:1, table]).all():
+        return np.ones(len(noise))
+    sampling = 1.0 / (shares.layout.shapes[table][0] * shares.layout.shapes[table][1] * shares.sizes)
+    least = shares.noise[:, table].min() / shares.sizes**2
+    return np.asarray((sampling + least) / (sampling + noise))
 
 
 def middle_and_spread(values: Floats, noise: Floats, inside: Mask) -> tuple[Floats, Floats]:

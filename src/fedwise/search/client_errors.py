@@ -14,10 +14,6 @@ from ..objective.weights import Weights, pair_weights
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-#: Part of what tells clients apart below which releases are taken to hide it: small areas show .1 to .6 of it at
-#: ε = 0.1, census states .7 to .9. Set by these shares.
-SHOWN = 0.65
-
 
 def client_errors(
     estimates: Estimates, posterior: Posterior, members: Ints, clients: Ints, weights: Weights

@@ -40,6 +40,9 @@ class Constraints:
         Cost of each client and the most the federation may cost. Clients without a cost are free.
     exclude_suspect
         Exclude clients that `fedwise.quality` suspects of spoilt records, and doubtful ones while enough are left.
+    answered
+        Exclude clients that have not answered the last stage of the plan that anybody has answered. Of many clients
+        known by a first, noisy release alone, the one that looks best looks so by its noise.
     """
 
     include: tuple[str, ...] = ()
@@ -51,6 +54,7 @@ class Constraints:
     costs: Mapping[str, float] = field(default_factory=dict)
     budget: float | None = None
     exclude_suspect: bool = False
+    answered: bool = False
 
     def __post_init__(self) -> None:
         for name in ("include", "exclude"):
@@ -119,10 +123,9 @@ class Constraints:
 
     def resolve(self, clients: tuple[str, ...], records: Floats) -> Limits:
         """Positions and arrays for a pool. Raises `FedwiseError` for a name that is not in it."""
-        if self.exclude_suspect:
-            raise FedwiseError(
-                "exclude_suspect needs the pool of releases; use select or frontier with a Pool"
-            )
+        for name in ("exclude_suspect", "answered"):
+            if getattr(self, name):
+                raise FedwiseError(f"{name} needs the pool of releases; use select or frontier with a Pool")
         at = {client: i for i, client in enumerate(clients)}
         for what, names in (
             ("include", self.include),
@@ -208,6 +211,7 @@ class Rules(TypedDict, total=False):
     costs: Mapping[str, float] | None
     budget: float | None
     exclude_suspect: bool
+    answered: bool
 
 
 class Limits(NamedTuple):

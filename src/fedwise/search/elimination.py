@@ -217,8 +217,10 @@ class _Trial:
         return Standings(np.maximum(share, smooth), share, mean, spread, float(regret.mean()))
 
     def gains(self, among: npt.NDArray[np.bool_]) -> Floats | None:
-        """By how much asking each client may lower the loss, where that decides."""
-        return gains(self.estimates, self.goal, self.feasible, among, seed=self.seed, control=self.control)
+        """By how much asking each client may lower the loss, where that decides. Margins are those in the estimates."""
+        limits = self.feasible[len(self.chosen)]
+        margin = margins(self.problem, limits, self.chosen, control=self.control)
+        return gains(self.estimates, self.goal, self.chosen, margin, among)
 
     def _draw(self, number: int, control: Control) -> tuple[Floats, float]:
         """Margins of every client in one draw, and the loss of the present selection above the best."""

@@ -107,14 +107,14 @@ def select(
     estimates = estimates_of(pool, estimator)
     count, weights = len(estimates.clients), weights_of(pool, weights)
     sizes = parse_sizes(k if k is not None else (min(2, count), count), count)
-    rules, notes = seat(asked, pool, max(sizes), estimates=estimates, weights=weights)
+    rules, notes = seat(asked, pool, max(sizes))
     feasible = feasible_sizes(rules, estimates, sizes)
     asks = Asks(estimates, weights, alternatives, seed)
     with Control(threads=threads, progress=progress) as control:
         chosen = control.run(
             lambda: _choose_by(objective, pool, feasible, method, evidence, control, asks, smallest, near)
         )
-    given = rules.given() | ({"exclude_suspect": True} if asked.exclude_suspect else {})
+    given = rules.given() | {name: True for name in ("exclude_suspect", "answered") if getattr(asked, name)}
     alerts, seconds = (*chosen.alerts, *notes), time.perf_counter() - began
     return msgspec.structs.replace(chosen, constraints=given, alerts=alerts, seconds=seconds)
 

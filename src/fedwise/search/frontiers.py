@@ -104,7 +104,7 @@ def frontier(
     wanted = parse_sizes(sizes if sizes is not None else (min(2, count), min(20, count)), count)
     if pareto_k is not None:
         parse_sizes(pareto_k, count)
-    rules, _ = seat(constraints or Constraints(), pool, max(wanted), estimates=estimates, weights=weights)
+    rules, _ = seat(constraints or Constraints(), pool, max(wanted))
     feasible = feasible_sizes(rules, estimates, wanted)
     problem = Problem.of(estimates, PFL(weights))
     with Control(threads=threads, progress=progress) as control:
@@ -162,7 +162,7 @@ def pareto(
         raise FedwiseError(f"points must be at least 2, got {points}")
     estimates = estimates_of(pool, estimator)
     weights = weights_of(pool, weights)
-    rules, _ = seat(constraints or Constraints(), pool, k, estimates=estimates, weights=weights)
+    rules, _ = seat(constraints or Constraints(), pool, k)
     limits = check(rules, estimates.clients, estimates.totals, k)
     met: dict[tuple[int, ...], float] = {}
     with Control(threads=threads, progress=progress) as control:

@@ -1,69 +1,51 @@
-"""Seats: who takes no seat before a search begins: spoilt records, tables of noise, or too little after the last stage."""
+"""Seats: who takes no seat before a search begins: spoilt records, tables that hold only noise, stages not answered."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from ..errors import FedwiseError, Infeasible
 from ..estimation.consistency import combine
 from ..estimation.estimates import Estimates
-from ..objective.weights import Weights
 from ..pool.attenuation import least_records
 from ..pool.card import Card, quality
 from ..pool.pool import Pool
-from .client_errors import SHOWN, known_share
 from .constraints import Constraints
 
-#: What is said of clients that have not answered the last stage.
-_UNHEARD = (
-    "no seat for {}: they have not answered the last stage, and earlier releases tell too little of them; include a "
-    "client by name to seat it"
-)
 
-
-def seat(
-    constraints: Constraints,
-    pool: Pool | Estimates,
-    most: int,
-    *,
-    estimates: Estimates | None = None,
-    weights: Weights | None = None,
-) -> tuple[Constraints, tuple[str, ...]]:
+def seat(constraints: Constraints, pool: Pool | Estimates, most: int) -> tuple[Constraints, tuple[str, ...]]:
     """The constraints with everybody excluded who takes no seat, and a sentence about each reason.
 
     A client whose number of records cannot be told from 0 changes no sum, so the loss would give it a seat for free;
     it takes none unless it is included by name. With `exclude_suspect`, neither does a suspect of
     `fedwise.quality`, nor, the most doubtful first, a doubtful client, nor then one that lacks a class of the target,
-    as long as `most` others are left.
-
-    Where the last stage of a plan was answered by `most` clients at least, those who have not answered it take no seat
-    if their earlier releases show little of what tells them apart: the best of many noisy ones would be chosen for its
-    noise. That needs `estimates` and `weights`.
+    as long as `most` others are left. With `answered`, neither does a client that has not answered the last stage.
 
     Parameters
     ----------
     most
         Largest size that is searched.
-    estimates, weights
-        Estimates of the pool, and the weights of the loss.
 
     Raises
     ------
     FedwiseError
-        Suspects are to be excluded and estimates were given: cards are made from releases.
+        Estimates were given where releases are needed: for cards of suspects, and for stages.
     Infeasible
-        A suspect must be included.
+        A suspect, or a client that has not answered, must be included, or too few have answered.
     """
     if not isinstance(pool, Pool):
-        if constraints.exclude_suspect:
-            raise FedwiseError(
-                "exclude_suspect needs the pool of releases; pass the Pool instead of estimates"
-            )
+        for name in ("exclude_suspect", "answered"):
+            if getattr(constraints, name):
+                raise FedwiseError(f"{name} needs the pool of releases; pass the Pool instead of estimates")
         return constraints, ()
     out = list(constraints.exclude)
     notes: list[str] = []
+    if constraints.answered:
+        silent = _silent(constraints, pool, most)
+        out = list(dict.fromkeys([*out, *silent]))
+        notes.append(
+            f"no seat for {len(silent)} of {len(pool)} clients that have not answered the last stage"
+        )
     empty = [name for name in empty_clients(pool) if name not in {*constraints.include, *out}]
     if len(pool) - len(out) - len(empty) >= most:
         out += empty
@@ -73,38 +55,47 @@ def seat(
             )
     elif empty:
         notes.append(f"the tables of {_list(empty)} hold no more than noise, but the size leaves no others")
-    if estimates is not None and weights is not None:
-        unheard = unheard_clients(pool, estimates, weights)
-        unheard = [name for name in unheard if name not in {*constraints.include, *out}]
-        if unheard and len(pool) - len(out) - len(unheard) >= most:
-            out += unheard
-            notes.append(_UNHEARD.format(_list(unheard)))
     if constraints.exclude_suspect:
-        spoilt, note = _spoilt(constraints, pool, out, most)
-        out += spoilt
-        notes.append(note)
-    return replace(constraints, exclude=tuple(out), exclude_suspect=False), tuple(notes)
+        cards = quality(pool)
+        _refuse_included(constraints, cards)
+        suspects = [name for name, card in cards.items() if card.suspect]
+        out = list(dict.fromkeys([*out, *suspects]))
+        doubtful = [
+            name
+            for name, card in sorted(cards.items(), key=lambda pair: pair[1].doubt)
+            if card.doubtful and name not in {*out, *constraints.include}
+        ][: max(len(pool) - len(out) - most, 0)]
+        out += doubtful
+        lacking = [
+            name
+            for name, card in sorted(cards.items(), key=lambda pair: -_lacked(pair[1]))
+            if card.lacks and name not in {*out, *constraints.include}
+        ][: max(len(pool) - len(out) - most, 0)]
+        out += lacking
+        notes.append(_said(suspects, doubtful, lacking, len(pool)))
+    return replace(constraints, exclude=tuple(out), exclude_suspect=False, answered=False), tuple(notes)
 
 
-def _spoilt(constraints: Constraints, pool: Pool, out: list[str], most: int) -> tuple[list[str], str]:
-    """Suspects; doubtful clients and those that lack a class as long as `most` are left; and what is said of them."""
-    cards = quality(pool)
-    _refuse_included(constraints, cards)
-    suspects = [name for name, card in cards.items() if card.suspect]
-    gone = {*out, *suspects}
-    doubtful = [
-        name
-        for name, card in sorted(cards.items(), key=lambda pair: pair[1].doubt)
-        if card.doubtful and name not in {*gone, *constraints.include}
-    ][: max(len(pool) - len(gone) - most, 0)]
-    gone |= {*doubtful}
-    lacking = [
-        name
-        for name, card in sorted(cards.items(), key=lambda pair: -_lacked(pair[1]))
-        if card.lacks and name not in {*gone, *constraints.include}
-    ][: max(len(pool) - len(gone) - most, 0)]
-    found = [name for name in (*suspects, *doubtful, *lacking) if name not in out]
-    return found, _said(suspects, doubtful, lacking, len(pool))
+def _silent(constraints: Constraints, pool: Pool, most: int) -> list[str]:
+    """Clients that have not answered the last stage that anybody has answered."""
+    last = max((spending.stage for spending in pool.spendings), default=1)
+    if last < 2:
+        raise FedwiseError(
+            "answered needs releases of a second stage, got none; leave it out, or ask for the next stage first"
+        )
+    silent = [spending.client for spending in pool.spendings if spending.stage < last]
+    for name in constraints.include:
+        if name in silent:
+            raise Infeasible(
+                f"client '{name}' must be included but has not answered stage {last}; drop one of the two"
+            )
+    left = len(set(pool.clients) - {*silent, *constraints.exclude})
+    if left < most:
+        raise Infeasible(
+            f"size must be at most {left}, as many clients as have answered stage {last} and are not excluded, got "
+            f"{most}; give a smaller size or drop answered"
+        )
+    return silent
 
 
 def empty_clients(pool: Pool) -> list[str]:
@@ -114,20 +105,6 @@ def empty_clients(pool: Pool) -> list[str]:
     totals = combine(pool.matrix, pool.plan.layout, pool.sigmas)[0]
     least = least_records(pool.plan.layout, pool.sigmas)
     return [name for name, few in zip(pool.clients, totals <= least, strict=True) if few]
-
-
-def unheard_clients(pool: Pool, estimates: Estimates, weights: Weights) -> list[str]:
-    """Clients behind the last stage answered, where their releases hide what tells them apart.
-
-    Nobody before the last wave of a stage: anybody may still be asked.
-    """
-    reached = np.array([spending.stage for spending in pool.spendings])
-    if not reached.size or (pool.shortlist is not None and not pool.shortlist.complete):
-        return []
-    behind = reached < reached.max()
-    if not behind.any() or known_share(estimates, weights, behind, alone=True) >= SHOWN:
-        return []
-    return [name for name, is_behind in zip(pool.clients, behind, strict=True) if is_behind]
 
 
 def _refuse_included(constraints: Constraints, cards: dict[str, Card]) -> None:

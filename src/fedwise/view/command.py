@@ -64,6 +64,8 @@ def select_lines(
         words += ["--max-per-group", str(most)]
     if constraints.get("exclude_suspect"):
         words.append("--exclude-suspect")
+    if constraints.get("answered"):
+        words.append("--answered")
     words += ["--method", method, "--seed", str(seed), *more, "-o", "selection.json"]
     line = shlex.join(words)
     return [*lines, f"{line}  # {'; '.join(dict.fromkeys(notes))}" if notes else line]
