@@ -131,13 +131,18 @@ def select(
         selection = with_forecast(selection, pool, objective=by_forecast, model=model)
     if rehearsal and evidence != "none" and selection.status != "interrupted":
         selection = rehearsed_quickly(selection, pool, model=model, seed=seed)
+    _give(selection, output, force=force, json=json)
+    refuse_missed(selection)
+
+
+def _give(selection: Selection, output: Path | None, *, force: bool, json: bool) -> None:
+    """Write the selection, and print it for people or programs."""
     if output is not None:
         selection.save(output, force=force)
     if json:
         print_json(selection)
     else:
         show(selection, output)
-    refuse_missed(selection)
 
 
 def refuse_missed(selection: Selection) -> None:
