@@ -239,7 +239,8 @@ def show(args: argparse.Namespace, console: Console) -> bool:
     found = rows.group_by("schedule").agg(
         pl.col("task").n_unique(), pl.len(), pl.col("mean_epsilon").mean(), pl.col("at_first").mean(),
         pl.col("regret").mean(), (pl.col("lost") / pl.col("k")).mean(), pl.col("stated").mean(),
-        pl.col("answered").mean(),
+        # Where some selections were made without it, a mean would be one of others.
+        pl.when(pl.col("answered").null_count() == 0).then(pl.col("answered").mean()),
     )  # fmt: skip
     for row in found.sort("mean_epsilon").iter_rows():
         table.add_row(
