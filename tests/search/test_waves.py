@@ -118,6 +118,18 @@ def test_who_did_not_answer_stays_on_the_list_and_is_not_replaced(
     assert "further waves" not in second.statement
 
 
+def test_a_pool_without_some_clients_goes_on_with_its_waves(
+    releases: dict[int, dict[str, fw.Release]],
+) -> None:
+    first = fw.shortlist(pool_of(releases, set(), None), 2, size=4, waves=2, redraws=10, threads=1)
+    pool = pool_of(releases, set(first.clients), first)
+    gone = next(name for name in CLIENTS if name not in first.clients)
+    second = fw.shortlist(pool.without([gone]), 2, size=4, waves=2, redraws=10, threads=1)
+    assert isinstance(second.wave, Wave)
+    assert second.wave.number == 2
+    assert set(first.clients) < set(second.clients)
+
+
 def test_a_wave_is_written_only_where_there_are_several(
     releases: dict[int, dict[str, fw.Release]], tmp_path: Path
 ) -> None:

@@ -207,7 +207,7 @@ class Pool:
         if not kept:
             raise PoolError("pool must keep at least one client")
         stay = {self.clients[i] for i in kept}
-        return Pool(
+        found = Pool(
             [self.clients[i] for i in kept],
             self.plan,
             self.matrix[kept],
@@ -221,6 +221,8 @@ class Pool:
             joint=None if self.joint is None else self.joint.of(kept),
             asked=self.asked,
         )
+        found.shortlist = self.shortlist
+        return found
 
     def for_target(self, name: str | None) -> Pool:
         """The pool as one task sees it: the tables of other targets are left out, those all tasks share stay.
