@@ -76,12 +76,8 @@ def check_order(question: Question, ledger: Ledger, *, client: str) -> None:
         charged.
     """
     asked, stage = question.asked, question.stage
-    whole = {c.epsilon for c in ledger.history() if c.client == client and c.plan == asked.digest}
-    if question.answered.digest != asked.digest and asked.stage(stage).epsilon in whole:
-        raise ReleaseError(
-            f"plan {asked.digest[:12]} was answered before at epsilon {asked.stage(stage).epsilon:g}, as it asks; an "
-            f"answer at {question.total:g} would be charged on top of that, so leave --epsilon out"
-        )
+    if question.answered.digest != asked.digest:
+        _check_first(question, ledger, client=client)
     if not asked.staged:
         return
     plans = {asked.digest, question.answered.digest}
@@ -95,6 +91,17 @@ def check_order(question: Question, ledger: Ledger, *, client: str) -> None:
         raise ReleaseError(
             f"stage {stage} must follow stage {stage - 1}, which ledger '{ledger.path}' was never charged for; "
             f"release stage {stage - 1} of this plan first"
+        )
+
+
+def _check_first(question: Question, ledger: Ledger, *, client: str) -> None:
+    """An answer at the owner's own ε must not come after one at the ε asked."""
+    asked = question.asked
+    wanted = asked.stage(question.stage).epsilon
+    if any(c.client == client and c.plan == asked.digest and c.epsilon == wanted for c in ledger.history()):
+        raise ReleaseError(
+            f"plan {asked.digest[:12]} was answered before at epsilon {wanted:g}, as it asks; an answer at "
+            f"{question.total:g} would be charged on top of that, so leave --epsilon out"
         )
 
 
