@@ -256,7 +256,7 @@ def show(args: argparse.Namespace, console: Console) -> bool:
     if "1" not in by:
         return True
     wanted = [by[name] for name in ("0.1,1", "0.1,1/4") if name in by]
-    return all(min(row[5], row[8] or row[5]) <= 1.5 * by["1"][5] and row[6] <= row[7] for row in wanted)
+    return all(row[5] <= 1.5 * by["1"][5] and row[6] <= row[7] for row in wanted)
 
 
 def main() -> int:

@@ -168,7 +168,7 @@ def test_answered_leaves_out_who_has_not_answered_the_last_stage() -> None:
     chosen = fw.select(pool, 4, method="exact", evidence="none", threads=1, answered=True)
     assert set(chosen.clients) <= set("abcdef")
     assert chosen.constraints == {"exclude": list("ghij"), "answered": True}
-    assert "no seat for 4 of 10 clients that have not answered the last stage" in chosen.alerts
+    assert "4 of 10 clients have not answered the last stage and take no seat" in chosen.alerts
     estimates = estimate(pool)
     among = fw.select(estimates, 4, method="exact", evidence="none", threads=1, exclude=list("ghij"))
     assert (chosen.clients, chosen.loss) == (among.clients, among.loss)

@@ -42,7 +42,7 @@ class Constraints:
         Exclude clients that `fedwise.quality` suspects of spoilt records, and doubtful ones while enough are left.
     answered
         Exclude clients that have not answered the last stage of the plan that anybody has answered. Of many clients
-        known by a first, noisy release alone, the one that looks best looks so by its noise.
+        known by a first, noisy release alone, the one that looks best may look so by its noise.
     """
 
     include: tuple[str, ...] = ()

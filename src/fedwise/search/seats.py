@@ -44,7 +44,7 @@ def seat(constraints: Constraints, pool: Pool | Estimates, most: int) -> tuple[C
         silent = _silent(constraints, pool, most)
         out = list(dict.fromkeys([*out, *silent]))
         notes.append(
-            f"no seat for {len(silent)} of {len(pool)} clients that have not answered the last stage"
+            f"{len(silent)} of {len(pool)} clients have not answered the last stage and take no seat"
         )
     empty = [name for name in empty_clients(pool) if name not in {*constraints.include, *out}]
     if len(pool) - len(out) - len(empty) >= most:
