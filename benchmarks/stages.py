@@ -5,7 +5,8 @@
 
 Exact census tables stand for the truth. Everybody releases at the first ε of a schedule; `fw.shortlist` says who is
 asked again, half of the clients at most (``size`` is half of the pool); their releases combine by precision, and
-`fw.select` chooses from the mixed pool. ``0.1,1/4`` asks the second stage in four waves. Beside it stand single
+`fw.select` chooses from the mixed pool. ``0.1,1/4`` asks the second stage in four waves; ``0.05,0.1s,1/4`` asks
+everybody for a score up to ε = 0.1, once the first wave has shown what to score by. Beside it stand single
 releases at one ε for all. The first stage sees the same standard normal draws as the single releases. Measured for each
 draw of the noise:
 
@@ -48,8 +49,10 @@ from fedwise.estimation.uncertainty import standard_error
 from fedwise.objective.pfl import Weights, loss
 from fedwise.owner.tables import count
 from fedwise.planning import Plan, plan
+from fedwise.pool.intake import Scores
 from fedwise.pool.pool import Pool
 from fedwise.pool.spending import Part, Spending
+from fedwise.privacy.staging import SCORE_PARTS
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 PERSON = "acs2024_person.parquet"
@@ -101,7 +104,8 @@ class Bench:
     def _count(self, schema: fw.Schema, frames: dict[str, pl.DataFrame], ks: list[int]) -> None:
         self.schema, self.clients = schema, tuple(frames)
         self.layout = plan(schema, float("inf")).layout
-        self.exact = np.stack([count(schema.encode(rows), self.layout).exact for rows in frames.values()])
+        self.codes = [schema.encode(rows) for rows in frames.values()]
+        self.exact = np.stack([count(codes, self.layout).exact for codes in self.codes])
         self.truth = Estimates.plain(self.clients, self.schema, self.layout, self.exact.astype(np.float64))
         long = fw.Annealing(chains=4, steps=5000)
         self.best = {k: fw.select(self.truth, k, method=long, evidence="none") for k in ks}
@@ -130,6 +134,8 @@ def spend(clients: tuple[str, ...], made: Plan, stages: np.ndarray) -> list[Spen
 def run_schedule(bench: Bench, schedule: str, seed: int, k: int) -> Row:
     """One draw of one schedule."""
     schedule, _, waves = schedule.partition("/")
+    if "s" in schedule:
+        return run_scored(bench, schedule, seed, k, int(waves or 1))
     totals = [float(word) for word in schedule.split(",")]
     made = plan(bench.schema, totals[-1], stages=totals if len(totals) > 1 else None)
     clients, everyone = bench.clients, np.ones(len(bench.clients), dtype=np.int64)
@@ -170,6 +176,44 @@ def run_schedule(bench: Bench, schedule: str, seed: int, k: int) -> Row:
         "mean_epsilon": float(pool.epsilons.mean()),
         "at_first": first,
     }
+
+
+def run_scored(bench: Bench, schedule: str, seed: int, k: int, waves: int) -> Row:
+    """One draw of a schedule whose second stage asks for a score: half of the clients are asked for tables again."""
+    totals = [float(word.rstrip("s")) for word in schedule.split(",")]
+    made, clients = plan(bench.schema, totals[-1], stages=totals, score=True), bench.clients
+    scales = np.array(made.stage(1).sigmas)
+    first, last = bench.noisy(scales, seed, 1), bench.noisy(np.array(made.stage(3).sigmas), seed, 2)
+    noise = np.random.default_rng([seed, 2, 78]).standard_normal(len(clients))
+    stages, asked = np.ones(len(clients), dtype=np.int64), np.zeros(len(clients), dtype=np.bool_)
+    sums, found = np.full(len(clients), np.nan), None
+    row: Row = {}
+    while True:
+        more = np.where(asked[:, None], np.array(made.stage(3).sigmas) ** -2.0, 0.0)
+        precision = scales**-2.0 + more
+        weight = bench.layout.per_cell(more / precision)
+        pool = Pool(
+            clients, made, (1.0 - weight) * first + weight * last, sigmas=precision**-0.5, simulated=True,
+            spendings=spend(clients, made, stages), scores=Scores(sums, np.full(len(clients), made.stage(2).sigmas[0])),
+        )  # fmt: skip
+        pool.shortlist = found
+        if found is not None and found.stage == 3 and found.complete:
+            break
+        found = fw.shortlist(pool, k, size=max(len(clients) // 2, k), waves=waves, seed=seed, threads=1)
+        added = np.isin(clients, found.added)
+        stages = np.where(added, found.stage, stages)
+        if found.scored is not None:
+            exact = np.array([found.scored.of_records(made, codes).sum() for codes in bench.codes])
+            sums = np.where(added, np.rint(exact + made.stage(2).drawn[0] * noise) / SCORE_PARTS, sums)
+            continue
+        asked |= added
+        row.setdefault("expected_now", found.regret)
+    row["lost"] = len(set(bench.best[k].clients) - set(found.clients))
+    return row | {
+        "stated": found.chance, "expected_after": found.regret_after, "regret": bench.regret(pool, k),
+        "answered": bench.regret(pool, k, answered=True), "mean_epsilon": float(pool.epsilons.mean()),
+        "at_first": float(np.mean(~asked)),
+    }  # fmt: skip
 
 
 def run_mixed(bench: Bench, seed: int, ks: list[int]) -> Iterator[Row]:

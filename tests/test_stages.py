@@ -11,28 +11,43 @@ import fedwise as fw
 from fedwise.data import synthetic
 from fedwise.errors import PlanError
 from fedwise.owner.question import own_plan
-from fedwise.privacy.judgement import composed
+from fedwise.privacy.accounting import discrete_gaussian, gaussian_curve
+from fedwise.privacy.judgement import LATTICE_BESIDE_SCORE, composed
+from fedwise.privacy.staging import LEAST_SCORE_SIGMA, SCORE_PARTS
 
 
-def drawn(plan: fw.Plan, stage: int) -> np.ndarray:
-    """Scales of all tables of all stages up to one."""
-    return np.concatenate([np.array(found.sigmas) for found in plan.staged[:stage]])
+def drawn(plan: fw.Plan, stage: int) -> tuple[np.ndarray, float | None]:
+    """Scales of all tables of all stages up to one, and of the score."""
+    stages = plan.staged[:stage]
+    score = next((found.sigmas[0] for found in stages if found.scored), None)
+    return np.concatenate([np.array(found.sigmas) for found in stages if not found.scored]), score
 
 
-@pytest.mark.parametrize("stages", [[0.1, 1.0], [0.1, 0.3, 1.0], [0.5, 4.0]])
+@pytest.mark.parametrize(
+    ("stages", "score"),
+    [
+        ([0.1, 1.0], False), ([0.1, 0.3, 1.0], False), ([0.5, 4.0], False), ([0.05, 0.1, 1.0], True),
+        ([0.1, 0.3, 1.0], True),
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("allocation", ["weighted", "uniform"])
-def test_totals_are_the_promise_in_the_discrete_accountant(stages: list[float], allocation: str) -> None:
-    plan = fw.plan(synthetic.schema(), stages[-1], stages=stages, allocation=allocation)
+def test_totals_are_the_promise_in_the_discrete_accountant(
+    stages: list[float], allocation: str, score: bool
+) -> None:
+    plan = fw.plan(synthetic.schema(), stages[-1], stages=stages, allocation=allocation, score=score)
     plan.verify()
     for number, total in enumerate(stages, 1):
-        spent = composed(drawn(plan, number)).epsilon(plan.delta)
+        tables, sum_of_scores = drawn(plan, number)
+        spent = composed(tables, score=sum_of_scores).epsilon(plan.delta)
         assert 0.99 * total <= spent <= total
     squares = sum(plan.charge(number) ** 2 for number in range(1, len(stages) + 1))
     assert squares == pytest.approx(plan.mu**2)
 
 
-def test_totals_are_the_promise_in_an_independent_accountant(small_schema: fw.Schema) -> None:
-    plan = fw.plan(small_schema, 1.0, stages=[0.1, 0.4, 1.0])
+@pytest.mark.parametrize("score", [False, True])
+def test_totals_are_the_promise_in_an_independent_accountant(small_schema: fw.Schema, score: bool) -> None:
+    plan = fw.plan(small_schema, 1.0, stages=[0.1, 0.4, 1.0], score=score)
+    assert [len(stage.sigmas) for stage in plan.staged] == [len(plan.tables), 1 if score else 6, 6]
     together = None
     for number, total in enumerate((0.1, 0.4, 1.0), 1):
         for sigma in plan.stage(number).sigmas:
@@ -40,6 +55,34 @@ def test_totals_are_the_promise_in_an_independent_accountant(small_schema: fw.Sc
             together = one if together is None else together.compose(one)
         assert together is not None
         assert 0.99 * total <= together.get_epsilon_for_delta(plan.delta) <= total
+
+
+@pytest.mark.parametrize("sigma", [LEAST_SCORE_SIGMA, 12.5, 36.4])
+def test_a_score_in_parts_costs_no_more_than_the_accountant_says(sigma: float) -> None:
+    """Exact δ(ε) of the discrete Gaussian in tenths of a score, moved by a whole one, beside the Gaussian's."""
+    _, mass = discrete_gaussian(sigma * SCORE_PARTS)
+    ahead = np.concatenate([np.zeros(SCORE_PARTS), mass])
+    behind = np.concatenate([mass, np.zeros(SCORE_PARTS)])
+    epsilons = np.linspace(0.0, 8.0 / sigma, 400)
+    exact = np.array([np.maximum(ahead - np.exp(epsilon) * behind, 0.0).sum() for epsilon in epsilons])
+    stated = composed(np.empty(0), score=sigma)
+    counted = exact > 1e-12
+    assert counted.sum() > 300
+    assert (gaussian_curve((1 + LATTICE_BESIDE_SCORE) / sigma, epsilons) >= exact)[counted].all()
+    assert all(
+        stated.delta(epsilon) >= found
+        for epsilon, found in zip(epsilons[counted], exact[counted], strict=True)
+    )
+    # Without what the lattice adds it would not hold: the check can fail.
+    assert (
+        sigma > LEAST_SCORE_SIGMA
+        or not (gaussian_curve((1 - LATTICE_BESIDE_SCORE) / sigma, epsilons) >= exact)[counted].all()
+    )
+
+
+def test_a_score_needs_noise(small_schema: fw.Schema) -> None:
+    with pytest.raises(PlanError, match="must ask for a score at a small epsilon"):
+        fw.plan(small_schema, 4.0, stages=[0.5, 1.5, 4.0], score=True)
 
 
 def test_precisions_add(small_schema: fw.Schema) -> None:

@@ -23,7 +23,7 @@ from .notebook import html_table
 from .objective.pfl import Weights, term_of
 from .privacy.judgement import fault, work
 from .privacy.scales import calibrate, check_promise, round_up
-from .privacy.staging import Stage, check_stages, stage_scales
+from .privacy.staging import LEAST_SCORE_SIGMA, SCORE_STAGE, Stage, check_stages, stage_scales
 from .promise import promise_in_words, schema_notes
 from .schema.frame import Format
 from .schema.joint import Folding, with_joint, without_joint
@@ -132,10 +132,28 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, k
             raise PlanError(f"stage must be one of the plan's, got {number}; plan {self.digest[:12]} {how}")
         return stages[number - 1]
 
-    def charge(self, number: int) -> float:
-        """μ that stage `number` adds to a ledger: the squares of all stages sum to the square of the total."""
+    @property
+    def scored(self) -> int | None:
+        """The stage that asks for a score in place of the tables; None where none does."""
+        return next((number for number, stage in enumerate(self.staged, 1) if stage.scored), None)
+
+    def before(self, number: int) -> tuple[int, ...]:
+        """The stages one of which a client must have answered before stage `number`; none before the first.
+
+        Whoever is asked for tables first, to learn what to score by, never answers the score.
+        """
+        if number <= 1:
+            return ()
+        return (number - 1, number - 2) if number - 1 == self.scored else (number - 1,)
+
+    def charge(self, number: int, *, after: int | None = None) -> float:
+        """μ that stage `number` adds to a ledger: the squares of all stages sum to the square of the total.
+
+        `after` is the stage that the client answered last, where it is another than the one before.
+        """
         total = self.stage(number).mu
-        return total if number == 1 else math.sqrt(total**2 - self.stage(number - 1).mu ** 2)
+        last = number - 1 if after is None else after
+        return total if number == 1 else math.sqrt(total**2 - self.stage(last).mu ** 2)
 
     @cached_property
     def layout(self) -> Layout:
@@ -165,7 +183,9 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, k
             )
         )
         stages = tuple(
-            msgspec.structs.replace(stage, sigmas=tuple(folding.scales(stage.sigmas).tolist()))
+            stage
+            if stage.scored
+            else msgspec.structs.replace(stage, sigmas=tuple(folding.scales(stage.sigmas).tolist()))
             for stage in self.staged
         )
         return msgspec.structs.replace(
@@ -219,13 +239,17 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, k
         if self.staged:
             self._verify_stages(where)
         drawn: tuple[float, ...] = ()
+        score: float | None = None
         for stage in self.staged or (self.stage(1),):
-            drawn += stage.sigmas
-            if self.private and work(np.array(drawn)) > MAX_WORK:
+            if stage.scored:
+                score = stage.sigmas[0]
+            else:
+                drawn += stage.sigmas
+            if self.private and work(np.array(drawn), score=score) > MAX_WORK:
                 raise PlanError(
                     f"{where} has too many or too different noise scales to check; do not answer it"
                 )
-            verdict = fault(drawn, stage.epsilon, self.delta, stage.mu) if self.private else None
+            verdict = fault(drawn, stage.epsilon, self.delta, stage.mu, score=score) if self.private else None
             if verdict is not None:
                 raise PlanError(f"{where} {verdict}; do not answer it")
 
@@ -247,11 +271,22 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, k
         """Refuse stages that contradict the plan they belong to."""
         stages = self.staged
         check_stages([stage.epsilon for stage in stages], self.delta)
-        noise = np.array([stage.sigmas for stage in stages if len(stage.sigmas) == len(self.tables)])
-        if len(noise) != len(stages) or not ((noise > LEAST_SIGMA) & (noise <= MOST_SIGMA)).all():
+        if any(stage.scored != (number == self.scored) for number, stage in enumerate(stages, 1)) or (
+            self.scored not in (None, SCORE_STAGE)
+        ):
+            raise PlanError(
+                f"{where} asks for a score in another stage than {SCORE_STAGE}; ask for a new copy"
+            )
+        fitting = all(len(stage.sigmas) == (1 if stage.scored else len(self.tables)) for stage in stages)
+        if not fitting or not all(
+            LEAST_SIGMA < sigma <= MOST_SIGMA for stage in stages for sigma in stage.sigmas
+        ):
             raise PlanError(
                 f"{where} has a stage whose noise scales do not fit its tables; ask for a new copy"
             )
+        if any(stage.scored and stage.sigmas[0] < LEAST_SCORE_SIGMA for stage in stages):
+            raise PlanError(f"{where} asks for a score with too little noise to check; do not answer it")
+        noise = np.array([stage.sigmas for stage in stages if not stage.scored])
         together = np.sum(noise**-2.0, axis=0) ** -0.5
         last = (stages[-1].epsilon, stages[-1].mu)
         growing = all(a.mu < b.mu for a, b in pairwise(stages))
@@ -290,7 +325,9 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, k
     def promise(self) -> str:
         """The promise in words."""
         totals = [stage.epsilon for stage in self.staged]
-        return promise_in_words(self.epsilon, self.delta, tables=len(self.tables), stages=totals)
+        return promise_in_words(
+            self.epsilon, self.delta, tables=len(self.tables), stages=totals, score=self.scored is not None
+        )
 
     def for_target(self, name: str | None) -> Plan:
         """The plan as one task sees it: without the tables of other targets. It keeps the digest of the whole.
@@ -374,6 +411,7 @@ def plan(
     allocation: Allocation | str = "weighted",
     edition: int = 1,
     stages: Sequence[float] | None = None,
+    score: bool = False,
     joint: bool = False,
 ) -> Plan:
     """Ask for exactly the tables the objective uses, under one promise for all of them together.
@@ -395,6 +433,9 @@ def plan(
     stages
         Total ε after each stage, growing, the last equal to `epsilon`: ``[0.1, 1.0]``. Everybody answers the first;
         later ones are for the clients on a shortlist (`fedwise.shortlist`).
+    score
+        The second stage asks everybody for one number in place of the tables, the sum of a score between −1 and 1
+        for each record: ``stages=[0.05, 0.1, 1.0]``. What scores is said in the shortlist, from releases so far.
     joint
         Ask for each feature with all sensitive attributes and the target at once, in place of a table with each of
         them, at the same ε: doubles and rehearsals then know how groups differ at each level of a feature.
@@ -409,13 +450,17 @@ def plan(
         schema, weights, allocation, joint=joint or schema.columns[-1].role == Role.JOINT
     )
     made: tuple[Stage, ...] = ()
+    if score and stages is None:
+        raise PlanError("score must be given with stages, got none; give [0.05, 0.1, 1.0]")
     if stages is None:
         sigmas, mu = calibrate(epsilon, delta, cut, calibration=calibration)
     else:
-        made = stage_scales(stages, epsilon, delta, cut, calibration=calibration)
-        if work(np.concatenate([stage.sigmas for stage in made])) > MAX_WORK:
+        made = stage_scales(stages, epsilon, delta, cut, calibration=calibration, score=score)
+        noise = np.concatenate([stage.sigmas for stage in made if not stage.scored])
+        asked = next((stage.sigmas[0] for stage in made if stage.scored), None)
+        if work(noise, score=asked) > MAX_WORK:
             raise PlanError(f"stages must lie closer together, got {made[0].epsilon:g} first; raise it")
-        precision = np.sum([np.array(stage.sigmas) ** -2.0 for stage in made], axis=0)
+        precision = np.sum([np.array(stage.sigmas) ** -2.0 for stage in made if not stage.scored], axis=0)
         sigmas, mu = round_up(precision**-0.5), made[-1].mu
     unsigned = Plan(
         schema=schema,

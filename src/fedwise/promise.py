@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from .schema.schema import Role, Schema
 
 
-def promise_in_words(epsilon: float, delta: float, *, tables: int, stages: Sequence[float] = ()) -> str:
-    """The promise of so many tables together; `stages` has the total ε after each stage."""
+def promise_in_words(
+    epsilon: float, delta: float, *, tables: int, stages: Sequence[float] = (), score: bool = False
+) -> str:
+    """The promise of so many tables together; `stages` has the total ε after each stage, the second of a score."""
     if math.isinf(epsilon):
         return (
             "NO PRIVACY: epsilon is infinite, the tables are exact. Anyone who sees this release may learn "
@@ -23,10 +25,13 @@ def promise_in_words(epsilon: float, delta: float, *, tables: int, stages: Seque
     if not stages:
         return said
     totals = ", ".join(f"{total:g}" for total in stages)
-    return (
-        f"{said} In {len(stages)} stages: the total epsilon after each is {totals}; only clients on a shortlist are "
-        "asked beyond the first."
-    )
+    said = f"{said} In {len(stages)} stages: the total epsilon after each is {totals}; "
+    if score:
+        return (
+            f"{said}the second asks for one number, the sum of a score between -1 and 1 for each record; only clients "
+            "on a shortlist are asked for the tables again."
+        )
+    return f"{said}only clients on a shortlist are asked beyond the first."
 
 
 def schema_notes(schema: Schema, shares: Mapping[str, float]) -> list[str]:

@@ -115,3 +115,40 @@ def test_a_stage_in_waves(tmp_path: Path) -> None:
         run(*ask)
     with pytest.raises(FedwiseError, match="must have a stage left to ask"):
         run(*ask, "--force")
+
+
+def test_a_score_between_two_answers(tmp_path: Path) -> None:
+    (tmp_path / "small.toml").write_text(SMALL)
+    plan, releases = tmp_path / "plan.json", tmp_path / "releases"
+    said = run("plan", tmp_path / "small.toml", "--stages", "0.3,0.7,3", "--score", "-o", plan)
+    assert "the second asks for one number, the sum of a score between -1 and 1" in " ".join(said.split())
+    for name in "abcdef":
+        make_people(1200, ord(name)).write_csv(tmp_path / f"{name}.csv")
+        run("release", plan, tmp_path / f"{name}.csv", "-c", name, "-o", releases / f"{name}.release.json")
+    listed, stages = releases / "shortlist.json", []
+    for _ in range(3):
+        run(
+            "shortlist", releases, "-k", 2, "--ask", 3, "--waves", 2, "--redraws", 10, "-o", listed, "--force"
+        )
+        found = fw.Shortlist.load(listed)
+        stages.append((found.stage, len(found.added)))
+        for name in found.added:
+            later = ["--stage", found.stage, "--shortlist", listed]
+            data, target = tmp_path / f"{name}.csv", releases / f"{name}.stage{found.stage}.release.json"
+            if found.scored is not None:
+                asked = run("release", plan, data, "-c", name, *later, "--dry-run")
+                assert "Asked is one number" in " ".join(asked.split())
+            said = run("release", plan, data, "-c", name, *later, "-o", target)
+            assert ("one noisy number, the sum of a score" in " ".join(said.split())) == (
+                found.scored is not None
+            )
+            assert "one noisy number" not in said or "0.7" in said
+    assert stages == [(3, 2), (2, 4), (3, 1)]
+    pool = fw.Pool.load(releases)
+    assert sorted(pool.epsilons.tolist()) == [0.7] * 3 + [3.0] * 3
+    chosen = json.loads(run("select", releases, "-k", 2, "--json", "--no-rehearsal"))
+    assert set(chosen["clients"]) <= {
+        name for name, e in zip(pool.clients, pool.epsilons, strict=True) if e == 3.0
+    }
+    run("inspect", releases)
+    run("inspect", next(releases.glob("*.stage2.release.json")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import fedwise as fw
@@ -11,6 +12,9 @@ from fedwise.errors import FedwiseError
 from fedwise.flower import InProcessGrid, release_app, select_federation
 from fedwise.owner import envelope
 from fedwise.owner.policy import Refusal
+from fedwise.owner.replies import reply_to
+from fedwise.owner.score import Points, Score
+from fedwise.owner.simulated import simulated_policy
 from fedwise.pool.pool import Pool
 from flower.kit import NAMES, SpyGrid, first, make_grid, make_node
 
@@ -73,10 +77,10 @@ def test_stages_belong_to_the_plan(tmp_path, small_schema):
 
 def test_a_request_names_its_stage(small_schema):
     plan = fw.plan(small_schema).encode()
-    assert envelope.read_stage(envelope.request(plan)) == 1
-    assert envelope.read_stage(envelope.request(plan, stage=2)) == 2
+    assert envelope.read_stage(envelope.request(plan)) == (1, None)
+    assert envelope.read_stage(envelope.request(plan, stage=2)) == (2, None)
     assert b"stage" not in envelope.request(plan).replace(plan, b"")
-    assert envelope.read_stage(b"nothing") == 1
+    assert envelope.read_stage(b"nothing") == (1, None)
 
 
 def test_a_node_that_may_answers_with_its_own_smaller_epsilon(tmp_path, small_schema):
@@ -114,3 +118,50 @@ def test_a_release_under_a_smaller_promise_must_answer_the_plan_asked(small_sche
     assert list(found.releases) == [1]
     found = sort_answers([1], {1: envelope.released(own.encode())}, other)
     assert [absence.reason for absence in found.absent] == ["its release answers another plan"]
+
+
+def test_a_score_by_messages(tmp_path, small_schema):
+    """Some answer the tables again, the others a score by these, then the rest of the list the tables."""
+    spy = SpyGrid(make_grid(tmp_path))
+    options = OPTIONS | {"stages": [0.05, 0.1, 1.0], "score": True}
+    federation = select_federation(
+        spy,
+        small_schema,
+        shortlist={"size": 3, "redraws": 10, "waves": 2},
+        save=tmp_path / "releases",
+        **options,
+    )
+    # Two answer the tables again ahead of the score, which three answer; one more answers the tables.
+    assert len(spy.sent) == len(NAMES) + 2 + 3 + 1
+    assert sorted(federation.pool.epsilons.tolist()) == [0.1, 0.1, 1.0, 1.0, 1.0]
+    assert federation.pool.scores is not None
+    loaded = Pool.load(tmp_path / "releases")
+    assert loaded.epsilons.tolist() == federation.pool.epsilons.tolist()
+    np.testing.assert_array_equal(loaded.scores.sums, federation.pool.scores.sums)
+    for name, epsilon in zip(federation.pool.clients, federation.pool.epsilons, strict=True):
+        spent = fw.Ledger(tmp_path / name / "budget.db").balance().spent
+        assert spent == pytest.approx(epsilon, rel=1e-3)
+    assert set(federation.sizes) == set(federation.members)
+
+
+def test_a_node_says_no_to_another_score(small_schema):
+    """A score that does not fit the plan is an error on the node; an answer to another score is not used."""
+    plan = fw.plan(small_schema, stages=[0.05, 0.1, 1.0], score=True)
+    cells = plan.tables[0].shape[0] * plan.tables[0].shape[1]
+    asked, other = (
+        Score(low=-1, high=1, points=(Points(plan.tables[0].pair, (n,) * cells),)) for n in (1, 2)
+    )
+    rows = make_people(300)
+    own = fw.release(plan, rows, client="ash", simulated=True, seed=1, stage=2, score=other)
+    (absence,) = sort_answers([1], {1: envelope.released(own.encode())}, plan, stage=2, score=asked).absent
+    assert absence.reason == "its release answers another score"
+    found = sort_answers([1], {1: envelope.released(own.encode())}, plan, stage=2, score=other)
+    assert list(found.releases) == [1]
+    request = envelope.request(plan.encode(), stage=2, score=asked)
+    assert envelope.read_stage(request) == (2, asked)
+    bad = envelope.request(plan.encode(), stage=2, score=Score(low=1, high=0, points=()))
+    policy = simulated_policy("ash", small_schema)
+    for content in (envelope.request(plan.encode(), stage=2), bad):
+        made = reply_to(content, lambda _: policy, lambda _: rows)
+        assert made.release is None
+        assert envelope.read_answer(made.content).refusal is Refusal.FAILED

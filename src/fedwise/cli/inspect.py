@@ -48,6 +48,9 @@ def inspect(
         else:
             say(str(found))
         return
+    if path.is_file() and b'"score"' in read_bytes(path, what="file", error=ReleaseError)[:4000]:
+        _show_score(path, as_json=json)
+        return
     files = release_files(path)
     with progress() as bar:
         shown = bar.add_task("reading releases", total=len(files), best="")
@@ -65,6 +68,27 @@ def inspect(
             _show_quality(report["quality"])
     if pool.flags:
         raise typer.Exit(1)
+
+
+def _show_score(path: Path, *, as_json: bool) -> None:
+    """An answer to a score: one number, which only a pool of them says something with."""
+    from ..owner.release import Release
+    from ..privacy.staging import SCORE_PARTS
+
+    found = Release.load(path)
+    total, sigma = float(found.counts[0]) / SCORE_PARTS, float(found.sigmas[0]) / SCORE_PARTS
+    if as_json:
+        print_json(
+            {
+                "client": found.client, "label": found.label, "stage": found.number, "epsilon": found.epsilon,
+                "score": found.score, "sum": total, "sigma": sigma, "plan_digest": found.plan_digest,
+            }
+        )  # fmt: skip
+        return
+    say(f"'{found.client}' answers stage {found.number} of plan {found.plan_digest[:12]} ({found.label})")
+    say(f"  {found.plan.promise}")
+    say(f"  one number: its records sum to a score of {total:.1f}, with noise of {sigma:.3g}")
+    say(f"  scored by {str(found.score)[:12]}, which the shortlist of that stage holds")
 
 
 def describe(pool: object) -> dict[str, object]:

@@ -20,6 +20,13 @@ StagesOption = Annotated[
         help="Total epsilon after each stage, such as 0.1,1: everybody answers the first, a shortlist the next.",
     ),
 ]
+ScoreOption = Annotated[
+    bool,
+    typer.Option(
+        "--score",
+        help="The second stage asks everybody for one number, along what the first answers show: --stages 0.05,0.1,1.",
+    ),
+]
 EditionOption = Annotated[
     int, typer.Option("--edition", help="2 and more ask the same tables again, of data that changed.")
 ]
@@ -48,6 +55,7 @@ def plan(
     calibration: Annotated[str, typer.Option(help="tight, or rdp as in the paper.")] = "tight",
     allocation: Annotated[str, typer.Option(help="weighted, or uniform as in the paper.")] = "weighted",
     stages: StagesOption = "",
+    score: ScoreOption = False,
     edition: EditionOption = 1,
     joint: JointOption = False,
     output: Annotated[
@@ -94,16 +102,10 @@ def plan(
         raise PlanError(f"--epsilon must be a number or inf, got '{epsilon}'") from None
     totals = _totals(stages) if stages else None
     made = make_plan(
-        load_schema(schema),
-        totals[-1] if totals and epsilon == "1.0" else budget,
-        delta=delta,
-        weights=Weights.load(weights) if weights else None,
-        calibration=calibration,
-        allocation=allocation,
-        stages=totals,
-        edition=edition,
-        joint=joint,
-    )
+        load_schema(schema), totals[-1] if totals and epsilon == "1.0" else budget, delta=delta,
+        weights=Weights.load(weights) if weights else None, calibration=calibration, allocation=allocation,
+        stages=totals, score=score, edition=edition, joint=joint,
+    )  # fmt: skip
     if output is not None:
         made.save(output, force=force)
     for finding in plan_warnings(made):

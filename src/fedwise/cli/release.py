@@ -161,7 +161,9 @@ def _release_one(
         raise LedgerError(
             f"data with a budget (ledger '{where}') must not be released {kind}; use public data"
         )
-    check(asked, client=client, no_privacy=no_privacy, stage=stage, epsilon=epsilon, **limits)
+    check(
+        asked, client=client, no_privacy=no_privacy, stage=stage, score=question.score, epsilon=epsilon, **limits
+    )  # fmt: skip
     if not file.exists():  # which a release made before would not notice
         raise DataError(f"data file '{file}' does not exist; check the path")
     warnings: list[str] = []
@@ -170,7 +172,7 @@ def _release_one(
         warnings = refuse_problems(asked, {client: rows}, hint=hint)
         fresh = make_release(
             asked, rows, client=client, simulated=simulated, seed=seed, no_privacy=no_privacy, stage=stage,
-            epsilon=epsilon, data_version=data_version,
+            score=question.score, epsilon=epsilon, data_version=data_version,
         )  # fmt: skip
         fresh.save(target, force=force)
         return Answer(fresh, repeated=False, ledger=None), target, warnings
@@ -182,8 +184,8 @@ def _release_one(
 
     made = answer(
         asked, read, client=client, ledger=lambda: open_ledger(question.answered, where, budget),
-        archive=Archive(where), output=target, force=force, stage=stage, epsilon=question.total,
-        data_version=data_version,
+        archive=Archive(where), output=target, force=force, stage=stage, score=question.score,
+        epsilon=question.total, data_version=data_version,
     )  # fmt: skip
     return made, target, warnings
 
@@ -221,14 +223,16 @@ def _release_all(
         made = answer_all(
             question.asked, frames, ledgers=ledgers or file.with_name(file.name + ".ledgers"), output=folder,
             budget=budget, force=force, progress=lambda name: bar.update(task, advance=1, best=name),
-            stage=question.stage, epsilon=question.total if question.asked.private else None, **limits,
+            stage=question.stage, score=question.score,
+            epsilon=question.total if question.asked.private else None, **limits,
         )  # fmt: skip
     answers = [(one, folder / release_name(name, question.stage)) for name, one in made.items()]
     if json:
         print_json({"output": str(folder), "releases": [_plain(*one) for one in answers]})
         return
     repeated = sum(one.repeated for one, _ in answers)
-    say(f"released {len(question.asked.tables)} tables of each of {len(made)} clients to {folder} (private)")
+    what = f"{len(question.asked.tables)} tables" if question.score is None else "the sum of a score"
+    say(f"released {what} of each of {len(made)} clients to {folder} (private)")
     if repeated:
         say(f"  {repeated} of them had answered before and are not charged again")
     say(f"  {question.answered.promise}")
@@ -273,7 +277,10 @@ def _plain(made: Answer, target: Path) -> dict[str, object]:
 def _show(made: Answer, target: Path, asked: str) -> None:
     release = made.release
     kind = "noisy" if release.private else "exact"
-    say(f"released {len(release.tables)} {kind} tables of '{release.client}' to {target} ({release.label})")
+    what = (
+        "one noisy number, the sum of a score," if release.scored else f"{len(release.tables)} {kind} tables"
+    )
+    say(f"released {what} of '{release.client}' to {target} ({release.label})")
     if made.repeated:
         say("  answered before; the same release is handed over, nothing is charged")
     say(f"  {release.plan.promise}")

@@ -38,8 +38,11 @@ def shortlist(
     ask: Annotated[int | None, typer.Option(help="Ask exactly this many clients.")] = None,
     most: Annotated[int | None, typer.Option(help="Ask at most this many clients.")] = None,
     waves: Annotated[
-        int, typer.Option(help="Ask them in this many waves; run the command again after each.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            help="Ask them in this many waves; run the command again after each. [1, or 4 with a score]"
+        ),
+    ] = None,
     weights: WeightsOption = None,
     include: IncludeOption = "",
     exclude: ExcludeOption = "",

@@ -45,14 +45,16 @@ def asked_at(
     from ..owner.question import Question
     from ..owner.shortlisted import Shortlist
 
-    question = Question.of(asked, stage=stage, epsilon=epsilon)
+    asked.stage(stage)  # refuses a stage that is none of the plan's
     if stage > 1 and shortlist is None:
         raise ReleaseError(
             f"stage {stage} must come with the shortlist that asks for it; add --shortlist shortlist.json"
         )
-    if shortlist is not None and by is None:
-        Shortlist.load(shortlist).admit(asked, stage=stage, client=client or "")
-    return question
+    found = None if shortlist is None else Shortlist.load(shortlist)
+    if found is not None and by is None:
+        found.admit(asked, stage=stage, client=client or "")
+    score = None if found is None or found.stage != stage else found.scored
+    return Question.of(asked, stage=stage, epsilon=epsilon, score=score)
 
 
 def listed(

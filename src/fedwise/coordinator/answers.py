@@ -14,6 +14,7 @@ import numpy.typing as npt
 from ..errors import ReleaseError
 from ..owner import envelope
 from ..owner.release import Release
+from ..owner.score import Score
 from ..planning import Plan
 from ..pool.screen import flagged
 from .channel import Failure, Node, order
@@ -49,6 +50,7 @@ def sort_answers(
     *,
     accept_flagged: bool = False,
     stage: int = 1,
+    score: Score | None = None,
 ) -> Sorted:
     """Read every reply, and leave out what cannot be trusted.
 
@@ -65,6 +67,8 @@ def sort_answers(
         Keep releases that fail the screen.
     stage
         The stage of the plan that was asked.
+    score
+        What that stage scores by.
     """
     releases: dict[Node, Release] = {}
     absent: list[Absence] = []
@@ -73,12 +77,14 @@ def sort_answers(
         found = _read(node, replies.get(node), plan, current)
         if isinstance(found, Release) and found.number != stage:
             found = Absence(node, found.client, "invalid", "its release answers another stage of the plan")
+        if isinstance(found, Release) and found.scored and (score is None or found.score != score.digest):
+            found = Absence(node, found.client, "invalid", "its release answers another score")
         if isinstance(found, Absence):
             absent.append(found)
         else:
             releases[node] = found
     absent += _drop_doubles(releases)
-    if releases and not accept_flagged:
+    if releases and not accept_flagged and score is None:  # one number each: there is nothing to screen
         absent += _drop_flagged(releases, plan)
     stale = {
         releases[node].client: (releases[node].version, now)
@@ -155,7 +161,9 @@ def _drop_doubles(releases: dict[Node, Release]) -> list[Absence]:
         )
         absent += [Absence(node, client, "duplicate", reason) for node in (nodes[:-1] if same else nodes)]
     for nodes in by_print.values():
-        if len({releases[node].client for node in nodes}) > 1 and releases[nodes[0]].private:
+        # Scores are single numbers, which may well be equal.
+        private = releases[nodes[0]].private and not releases[nodes[0]].scored
+        if len({releases[node].client for node in nodes}) > 1 and private:
             reason = "its noisy counts are a copy of another client's"
             absent += [Absence(node, releases[node].client, "duplicate", reason) for node in nodes]
     once = {absence.node: absence for absence in reversed(absent)}

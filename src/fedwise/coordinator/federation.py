@@ -136,7 +136,9 @@ class Federation:
         """Records of each chosen client as its noisy tables tell; of the whole pool where members may change."""
         changing = self.turnover.substitutes or self.turnover.reselect
         return {
-            made.client: records(made) for made in self.releases if changing or made.client in self.members
+            made.client: records(made)
+            for made in self.releases
+            if not made.scored and (changing or made.client in self.members)
         }
 
     @property

@@ -64,15 +64,14 @@ def gather(
     if save is not None:
         keep_releases(list(found.releases.values()), save)
     made = pooled(found, least=max(least, 1), accept_flagged=accept_flagged, log=waiting.log)
-    for _ in plan.staged[1:]:
-        complete = False
-        while again is not None and not complete:  # one wave, or several
-            kept, listed = len(made.releases), again(made.pool)
-            made = _ask_again(channel, plan, waiting, made, listed, accept_flagged=accept_flagged)
-            complete = listed.complete
-            if save is not None:
-                keep_releases(made.releases[kept:], save)
-                listed.save(Path(save) / "shortlist.json", force=True)
+    over = again is None or not plan.staged
+    while again is not None and not over:  # a stage, or one wave of it
+        kept, listed = len(made.releases), again(made.pool)
+        made = _ask_again(channel, plan, waiting, made, listed, accept_flagged=accept_flagged)
+        over = listed.complete and listed.stage == len(plan.staged)
+        if save is not None:
+            keep_releases(made.releases[kept:], save)
+            listed.save(Path(save) / "shortlist.json", force=True)
     return made
 
 
@@ -92,8 +91,9 @@ def _ask_again(
         made.pool.shortlist = listed
         return made
     found = inquire(
-        channel, plan, replace(waiting, enough=len(nodes)), only=set(nodes), stage=stage, accept_flagged=True
-    )
+        channel, plan, replace(waiting, enough=len(nodes)), only=set(nodes), stage=stage, score=listed.scored,
+        accept_flagged=True,
+    )  # fmt: skip
     for absence in found.absent:
         waiting.log.warning("fedwise: no release of stage %d: %s; the first one stays", stage, absence)
     # A release under the name of another client is no answer of this one.

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..errors import FedwiseError
 from ..owner import envelope
+from ..owner.score import Score
 from ..planning import Plan
 from .answers import Sorted, sort_answers
 from .channel import Channel, Failure, Node, order
@@ -63,6 +64,7 @@ def inquire(
     skip: Collection[Node] = (),
     accept_flagged: bool = False,
     stage: int = 1,
+    score: Score | None = None,
 ) -> Sorted:
     """Send a plan and sort what comes back.
 
@@ -83,14 +85,18 @@ def inquire(
         Keep releases that fail the screen.
     stage
         Which stage of the plan is asked.
+    score
+        What a stage that asks for a score scores by.
     """
     exchange = _collect(
-        channel, envelope.request(plan.encode(), stage=stage), waiting, only=only, skip=set(skip)
+        channel, envelope.request(plan.encode(), stage=stage, score=score), waiting, only=only, skip=set(skip)
     )
     replies: dict[Node, bytes | Failure] = {
         node: channel.read(reply) for node, reply in exchange.answers.items()
     }
-    return sort_answers(exchange.asked, replies, plan, accept_flagged=accept_flagged, stage=stage)
+    return sort_answers(
+        exchange.asked, replies, plan, accept_flagged=accept_flagged, stage=stage, score=score
+    )
 
 
 def _collect(

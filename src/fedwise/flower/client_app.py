@@ -117,7 +117,7 @@ class Releaser:
             lambda policy: find_data(self.data, policy, context),
             log=_LOG,
         )
-        if made.release is not None:
+        if made.release is not None and not made.release.scored:
             context.state[STATE] = ConfigRecord(
                 {
                     "plan": made.release.plan_digest,

@@ -33,7 +33,8 @@ __all__ = ["Absence", "Federation", "select_federation"]
 _LOG = logging.getLogger("flwr")
 #: Keywords of `select_federation` that only the release phase reads.
 _ASKING: dict[str, Any] = {
-    "poll": 1.0, "accept_flagged": False, "epsilon": 1.0, "delta": 1e-5, "stages": None, "shortlist": {},
+    "poll": 1.0, "accept_flagged": False, "epsilon": 1.0, "delta": 1e-5, "stages": None, "score": False,
+    "shortlist": {},
 }  # fmt: skip
 
 
@@ -174,12 +175,13 @@ def _request(plan: Plan | Schema | str | Path, own: Mapping[str, Any], caller: M
     if isinstance(plan, Plan):
         if (own["epsilon"], own["delta"]) != (_ASKING["epsilon"], _ASKING["delta"]):
             raise FedwiseError("epsilon and delta must not be given beside a plan, which has its own")
-        if own["stages"] is not None:
+        if own["stages"] is not None or own["score"]:
+            name = "stages" if own["stages"] is not None else "score"
             raise FedwiseError(
-                "stages must not be given beside a plan; make it with fw.plan(..., stages=[0.1, 1.0])"
+                f"{name} must not be given beside a plan; make it with fw.plan(..., stages=[0.1, 1.0])"
             )
         return plan
     schema = plan if isinstance(plan, Schema) else Schema.load(beside(plan, caller))
     stages = own["stages"]
     epsilon = stages[-1] if stages and own["epsilon"] == _ASKING["epsilon"] else own["epsilon"]
-    return make_plan(schema, epsilon=epsilon, delta=own["delta"], stages=stages)
+    return make_plan(schema, epsilon=epsilon, delta=own["delta"], stages=stages, score=own["score"])

@@ -24,9 +24,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..machine_code import compiled
+from ..objective.sample import Sample
 from .design import Design
 from .moments import Moments
-from .sample import Sample
 
 Floats = npt.NDArray[np.float64]
 

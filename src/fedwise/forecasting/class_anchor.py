@@ -18,10 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ..objective.sample import Sample
 from .anchor import additive, centred, pair_sums, penalties
 from .design import Design
 from .moments import Moments
-from .sample import Sample
 
 Floats = npt.NDArray[np.float64]
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FedwiseError
+from ..objective.sample import Sample
 from ..schema.schema import Schema
 from .anchor import Anchor
 from .class_anchor import ClassAnchor
@@ -20,7 +21,6 @@ from .labels import Labels
 from .metrics import CLASS_NAMES, NUMBER_NAMES, check_name
 from .moments import Moments
 from .ranking import MOST_LOSS
-from .sample import Sample
 
 Floats = npt.NDArray[np.float64]
 

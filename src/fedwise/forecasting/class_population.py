@@ -8,11 +8,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from ..objective.sample import Sample
 from . import kernels
 from .class_anchor import chances, compress, fit_classes
 from .design import Design
 from .population import grouped_design, groups_of
-from .sample import Sample, thin
+from .sample import thin
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -16,6 +16,7 @@ from ..errors import FedwiseError
 from ..estimation.estimates import Estimates
 from ..estimation.redraw import redraw_each
 from ..objective.metric import Metric
+from ..objective.sample import Sample, draw
 from ..schema.frame import FrameLike
 from . import kernels
 from .anchor import Anchor
@@ -40,7 +41,7 @@ from .people import estimated_shares, people_shares
 from .population import Population, label_chance
 from .ranking import MOST_LOSS, batch_ranks, make_bins
 from .redraws import RedrawCache
-from .sample import Sample, draw
+from .sample import check_joined
 from .settings import Prediction, Settings
 
 Floats = npt.NDArray[np.float64]
@@ -360,6 +361,7 @@ class Forecaster:
     def _draw(self, shares: Floats) -> Sample:
         """Records of tables."""
         records = _DRAWN * self.settings.records
+        check_joined(self.estimates.layout, shares, self._drawn)
         return draw(self.estimates.layout, shares, self._drawn, records=records, seed=self.settings.seed)
 
     @property

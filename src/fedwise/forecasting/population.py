@@ -8,13 +8,14 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from ..objective.sample import Sample
 from . import kernels
 from .anchor import fit
 from .design import Design
 from .metrics import MATCHED, NAMES, Metrics, auc, from_rates, matched_yes
 from .moments import Moments
 from .ranking import costs
-from .sample import Sample, thin
+from .sample import thin
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -18,7 +18,8 @@ from ..schema.frame import FrameLike
 from .archive import Archive
 from .ledger import Ledger
 from .question import Question, check_order
-from .release import Release, check_client, check_consent, check_version, count_tables, draw
+from .release import Release, check_client, check_consent, check_version, draw
+from .score import Score
 from .tables import Tables
 
 
@@ -37,12 +38,11 @@ def answer(
     client: str,
     ledger: Callable[[], Ledger],
     archive: Archive,
-    max_epsilon: float | None = None,
-    max_delta: float | None = None,
     output: Path | None = None,
     force: bool = False,
     data_version: int | None = None,
     stage: int = 1,
+    score: Score | None = None,
     epsilon: float | None = None,
 ) -> Answer:
     """Answer a plan from private rows: charged, and never drawn twice.
@@ -61,8 +61,6 @@ def answer(
     archive
         Where the ledger's releases are kept. An answer kept there is given again as it is, even if the rows
         changed since.
-    max_epsilon, max_delta
-        The largest ε and δ the owner accepts of one plan.
     output, force
         A file to write the release to, and whether it may replace another.
     data_version
@@ -70,6 +68,8 @@ def answer(
         answered before from data of this very version gets the same release again, at no charge.
     stage
         Which stage of a plan with stages is answered, from 1. The caller has checked the shortlist that asks for it.
+    score
+        What the stage that asks for a score scores by.
     epsilon
         The owner's own total ε, where it allows less than the plan asks.
 
@@ -80,10 +80,10 @@ def answer(
     LedgerError
         The ledger or the archive cannot be used. Nothing is charged.
     BudgetExceeded
-        The plan asks for more than the owner accepts, or the ledger has left. Nothing is charged.
+        The plan asks for more than the ledger has left. Nothing is charged.
     """
-    check(plan, client=client, max_epsilon=max_epsilon, max_delta=max_delta, stage=stage, epsilon=epsilon)
-    question = Question.of(plan, stage=stage, epsilon=epsilon)
+    check(plan, client=client, stage=stage, score=score, epsilon=epsilon)
+    question = Question.of(plan, stage=stage, epsilon=epsilon, score=score)
     if output is not None:
         refuse_existing(output, force=force, error=ReleaseError)
     check_version(data_version)
@@ -91,7 +91,7 @@ def answer(
     if kept is not None:
         opened, made, repeated = ledger(), kept, True
     else:
-        tables = count_tables(plan, data() if callable(data) else data)
+        tables = question.tables(data() if callable(data) else data)
         _check_room(plan, archive, output)
         opened = ledger()
         made, repeated = _draw_once(
@@ -110,6 +110,7 @@ def check(
     max_delta: float | None = None,
     no_privacy: bool = False,
     stage: int = 1,
+    score: Score | None = None,
     epsilon: float | None = None,
 ) -> None:
     """Refuse a plan, or a stage of it, without looking at any rows.
@@ -127,7 +128,7 @@ def check(
     if max_epsilon is not None:
         if not max_epsilon > 0:
             raise FedwiseError(f"max_epsilon must be above 0, got {max_epsilon:g}; leave it out for no limit")
-        total = Question.of(plan, stage=stage, epsilon=epsilon).total
+        total = Question.of(plan, stage=stage, epsilon=epsilon, score=score).total
         if total > max_epsilon:
             raise BudgetExceeded(
                 f"plan must ask for epsilon {max_epsilon:g} at most (--max-epsilon), got {total:g}; "

@@ -15,6 +15,7 @@ from .examination import check
 from .ledger import Ledger
 from .question import Question, check_order
 from .release import SUFFIX
+from .score import Score
 
 
 def answer_all(
@@ -29,6 +30,7 @@ def answer_all(
     force: bool = False,
     progress: Callable[[str], None] | None = None,
     stage: int = 1,
+    score: Score | None = None,
     epsilon: float | None = None,
 ) -> dict[str, Answer]:
     """Answer a plan for every client, or for none: nobody is charged before everybody's rows are found to fit.
@@ -44,11 +46,13 @@ def answer_all(
         for the second stage.
     budget
         Total ε of a new ledger. [the plan's]
-    max_epsilon, max_delta, force
+    max_epsilon, max_delta
+        The largest ε and δ the holder accepts of one plan.
+    force
         As for `fedwise.owner.answer.answer`.
     progress
         Called with the name of every client that has answered.
-    stage, epsilon
+    stage, score, epsilon
         As for `fedwise.owner.answer.answer`. The caller has checked the shortlist that asks for a later stage.
 
     Raises
@@ -60,9 +64,9 @@ def answer_all(
         raise FedwiseError(f"output '{output}' is a file; name a folder for the releases")
     for name in frames:
         check_plan(
-            plan, client=name, max_epsilon=max_epsilon, max_delta=max_delta, stage=stage, epsilon=epsilon
-        )
-    question = Question.of(plan, stage=stage, epsilon=epsilon)
+            plan, client=name, max_epsilon=max_epsilon, max_delta=max_delta, stage=stage, score=score, epsilon=epsilon
+        )  # fmt: skip
+    question = Question.of(plan, stage=stage, epsilon=epsilon, score=score)
     archives = {name: Archive(ledgers / f"{name}.db") for name in frames}
     new = [name for name in frames if archives[name].find(question.answered, name, stage) is None]
     for name in new if stage > 1 else ():
@@ -83,11 +87,10 @@ def answer_all(
             client=name,
             ledger=_opener(question.answered, path, budget),
             archive=archives[name],
-            max_epsilon=max_epsilon,
-            max_delta=max_delta,
             output=output / release_name(name, stage),
             force=force,
             stage=stage,
+            score=score,
             epsilon=epsilon,
         )
         if progress is not None:
@@ -151,10 +154,10 @@ def refuse_problems(plan: Plan, frames: Mapping[str, FrameLike], *, hint: str = 
 
 def _error(plan: Plan, frame: FrameLike, says: str) -> FedwiseError:
     """The error that a release would raise."""
-    from .release import count_people
+    from .release import check_people
 
     try:
-        count_people(plan, frame)
+        check_people(plan, frame)
     except FedwiseError as error:
         return error
     return DataError(f"{says}; fedwise check says more")

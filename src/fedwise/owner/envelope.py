@@ -13,6 +13,7 @@ from .. import __version__
 from ..errors import ReleaseError
 from .policy import Refusal
 from .release import check_client
+from .score import Score
 
 #: Version of the exchange; a node that speaks another one is left out, not guessed at.
 PROTOCOL = 2
@@ -23,6 +24,7 @@ class _Request(msgspec.Struct, frozen=True, omit_defaults=True):
     protocol: int
     plan: msgspec.Raw
     stage: int = 1
+    score: Score | None = None
 
 
 class _Answer(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -46,9 +48,9 @@ class Answer(NamedTuple):
     data_version: int | None = None
 
 
-def request(plan: bytes, *, stage: int = 1) -> bytes:
-    """What a coordinator sends: the plan, public JSON, and which stage of it is asked."""
-    return msgspec.json.encode(_Request(PROTOCOL, msgspec.Raw(plan), stage))
+def request(plan: bytes, *, stage: int = 1, score: Score | None = None) -> bytes:
+    """What a coordinator sends: the plan, public JSON, which stage of it is asked, and what that scores by."""
+    return msgspec.json.encode(_Request(PROTOCOL, msgspec.Raw(plan), stage, score))
 
 
 def read_request(data: bytes) -> bytes | None:
@@ -57,10 +59,10 @@ def read_request(data: bytes) -> bytes | None:
     return bytes(found.plan) if found is not None and found.protocol == PROTOCOL else None
 
 
-def read_stage(data: bytes) -> int:
-    """Which stage of the plan a request asks for."""
+def read_stage(data: bytes) -> tuple[int, Score | None]:
+    """Which stage of the plan a request asks for, and what that scores by."""
     found = _read(data, _Request)
-    return 1 if found is None else found.stage
+    return (1, None) if found is None else (found.stage, found.score)
 
 
 def released(release: bytes, *, data_version: int | None = None) -> bytes:

@@ -13,12 +13,13 @@ import numpy.typing as npt
 from .. import __version__
 from ..errors import DataError, ReleaseError
 from ..files import decode, read_bytes, shorten, write_new
-from ..planning import Infinite, Plan
+from ..planning import Infinite, Plan, Request
 from ..schema.frame import FrameLike
 from .ledger import Ledger
 from .noise import NoisyCounts, add_noise, add_simulated_noise, no_noise
 from .question import Question, check_order
-from .tables import Tables, count
+from .score import SCORE_PAIR, Score
+from .tables import Tables
 
 FORMAT: Literal["fedwise/release/1"] = "fedwise/release/1"
 SUFFIX = ".release.json"
@@ -56,7 +57,8 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     `charged` is False where noise for a private plan was drawn without a ledger: nobody counts how often that
     data set was released. Only then is it written to the file. `stage` is there in answers to a plan with stages,
-    whose `epsilon` is the total after it; `asked` where the owner allowed less than it was asked.
+    whose `epsilon` is the total after it; `asked` where the owner allowed less than it was asked. An answer to a stage
+    that asks for a score holds the digest of what was scored by, and one table of one cell, the sum.
     """
 
     format: Literal["fedwise/release/1"] = FORMAT
@@ -71,6 +73,7 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     schema_digest: str
     library: str
     stage: int | msgspec.UnsetType = msgspec.UNSET
+    score: str | msgspec.UnsetType = msgspec.UNSET
     asked: Asked | msgspec.UnsetType = msgspec.UNSET
     tables: tuple[NoisyTable, ...]
     plan: Plan
@@ -89,6 +92,11 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     def sigmas(self) -> npt.NDArray[np.float64]:
         """Noise scale of each table, shape (tables,)."""
         return np.array([table.sigma for table in self.tables])
+
+    @property
+    def scored(self) -> bool:
+        """Whether it answers a score, and holds no tables of counts."""
+        return self.score is not msgspec.UNSET
 
     @property
     def version(self) -> int | None:
@@ -119,11 +127,14 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         check_version(self.version, where=where)
         if not self.charged and (self.simulated or not self.private):
             raise ReleaseError(f"{where} contradicts itself on what protects it; ask for a new copy")
-        if len(self.tables) != len(self.plan.tables):
+        if stage.scored == (self.score is msgspec.UNSET):
             raise ReleaseError(
-                f"{where} holds {len(self.tables)} tables, its plan asks for {len(self.plan.tables)}"
+                f"{where} must name what it scored by where a score is asked, and nowhere else"
             )
-        for table, asked, sigma in zip(self.tables, self.plan.tables, stage.sigmas, strict=True):
+        wanted = _requests(self.plan, self.number)
+        if len(self.tables) != len(wanted):
+            raise ReleaseError(f"{where} holds {len(self.tables)} tables, its plan asks for {len(wanted)}")
+        for table, asked, sigma in zip(self.tables, wanted, stage.drawn, strict=True):
             if (table.pair, table.shape, table.sigma) != (asked.pair, asked.shape, sigma):
                 pair = shorten(" × ".join(name[:64] for name in table.pair))
                 raise ReleaseError(f"{where}: table {pair} is not the one its plan asks for")
@@ -166,6 +177,12 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
             f"Release(client={self.client!r}, {self.label}, epsilon={self.epsilon}{stage}, "
             f"{len(self.tables)} tables)"
         )
+
+
+def _requests(plan: Plan, stage: int) -> tuple[Request, ...]:
+    """What a stage asks for: the plan's tables, or the sum of a score as a table of one cell."""
+    asked = plan.stage(stage)
+    return (Request(SCORE_PAIR, (1, 1), asked.drawn[0]),) if asked.scored else plan.tables
 
 
 def label_of(*, private: bool, simulated: bool, charged: bool) -> Label:
@@ -228,6 +245,7 @@ def release(
     no_privacy: bool = False,
     data_version: int | None = None,
     stage: int = 1,
+    score: Score | None = None,
     epsilon: float | None = None,
 ) -> Release:
     """Count, charge, add noise: one client's answer to a plan.
@@ -257,6 +275,8 @@ def release(
         A number of the owner's own that grows when the data changes; it travels with the release.
     stage
         Which stage of a plan with stages is answered, from 1. A ledger must have been charged for the one before.
+    score
+        What the stage that asks for a score scores by: `Shortlist.score`.
     epsilon
         The owner's own total ε, where it allows less than the plan asks: more noise, and the release says so.
 
@@ -274,28 +294,20 @@ def release(
     _check_ledger(plan, ledger, simulated=simulated, uncharged=uncharged)
     if not simulated:
         check_consent(plan, no_privacy=no_privacy)
-    question = Question.of(plan, stage=stage, epsilon=epsilon)
+    question = Question.of(plan, stage=stage, epsilon=epsilon, score=score)
     if ledger is not None:
         check_order(question, ledger, client=client)
-    # Where a budget is at stake the owner is told in place of paying; nodes answer by `answer`, whatever the rows.
-    tables = count_tables(plan, frame) if ledger is None else count_people(plan, frame)
-    return draw(question, tables, client=client, ledger=ledger, seed=seed, version=data_version)
+        # Where a budget is at stake the owner is told in place of paying; nodes answer by `answer`, whatever the rows.
+        check_people(plan, frame)
+    return draw(
+        question, question.tables(frame), client=client, ledger=ledger, seed=seed, version=data_version
+    )
 
 
-def count_tables(plan: Plan, frame: FrameLike) -> Tables:
-    """Exact counts of a plan's tables, which stay in memory; `DataError` where the rows do not fit.
-
-    No rows are counted too: a node that refused them would tell the coordinator, without noise, that there is nobody.
-    """
-    return count(plan.schema.encode(frame), plan.layout)
-
-
-def count_people(plan: Plan, frame: FrameLike) -> Tables:
-    """The same, and a `DataError` where there are no rows. For the owner alone, who decides what to send."""
-    tables = count_tables(plan, frame)
-    if not tables.exact.any():
+def check_people(plan: Plan, frame: FrameLike) -> None:
+    """A `DataError` where rows do not fit a plan, or there are none. For the owner alone, who decides what to send."""
+    if not plan.schema.encode(frame).shape[1]:
         raise DataError(NO_ROWS)
-    return tables
 
 
 def draw(
@@ -308,18 +320,17 @@ def draw(
     version: int | None = None,
 ) -> Release:
     """Charge, then add noise. The caller has checked that plan, stage, ledger and seed go together."""
-    asked, plan, number = question
+    asked, plan, number = question.asked, question.answered, question.stage
     stage = plan.stage(number)
-    sigmas = np.array(stage.sigmas)
+    sigmas = np.array(stage.drawn)
     if not plan.private:
         noisy = no_noise(tables)
     elif seed is not None:
         noisy = add_simulated_noise(tables, sigmas, _generator(seed, client, number))
     else:
         if ledger is not None:
-            ledger.charge(
-                question.adds, client=client, plan=plan.digest, epsilon=stage.epsilon, delta=plan.delta
-            )
+            adds = question.adds(ledger, client=client)
+            ledger.charge(adds, client=client, plan=plan.digest, epsilon=stage.epsilon, delta=plan.delta)
         noisy = add_noise(tables, sigmas)
     own = plan.digest != asked.digest
     return Release(
@@ -334,15 +345,16 @@ def draw(
         schema_digest=plan.schema_digest,
         library=__version__,
         stage=number if plan.staged else msgspec.UNSET,
+        score=msgspec.UNSET if question.score is None else question.score.digest,
         asked=Asked(asked.digest, asked.stage(number).epsilon) if own else msgspec.UNSET,
         tables=tuple(
             NoisyTable(
                 pair=t.pair,
                 shape=t.shape,
-                sigma=stage.sigmas[j],
-                counts=noisy[plan.layout.slice(j)].tolist(),
+                sigma=stage.drawn[j],
+                counts=noisy[tables.layout.slice(j)].tolist(),
             )
-            for j, t in enumerate(plan.tables)
+            for j, t in enumerate(_requests(plan, number))
         ),
         plan=plan,
     )

@@ -17,6 +17,7 @@ from .archive import Archive
 from .policy import Declined, Policy, Refusal
 from .question import Question
 from .release import Release, release
+from .score import Score
 
 
 class Reply(NamedTuple):
@@ -55,8 +56,8 @@ def reply_to(
         return terms[-1]
 
     try:
-        stage = envelope.read_stage(request or b"")
-        made = _answer(envelope.read_request(request or b""), remember, data, log, stage)
+        stage, score = envelope.read_stage(request or b"")
+        made = _answer(envelope.read_request(request or b""), remember, data, log, stage, score)
         return Reply(envelope.released(made.encode(), data_version=terms[-1].data_version), made, terms[-1])
     except Declined as refused:
         log.warning("fedwise: declined a plan: %s", refused.refusal.sentence)
@@ -75,6 +76,7 @@ def _answer(
     data: Callable[[Policy], FrameLike],
     log: logging.Logger,
     stage: int,
+    score: Score | None,
 ) -> Release:
     """Check the plan against the policy, and answer it as `fedwise release` does."""
     try:
@@ -100,10 +102,11 @@ def _answer(
             seed=policy.simulated_seed,
             data_version=policy.data_version,
             stage=stage,
+            score=score,
             epsilon=own,
         )
     if stage > 1 or own is not None:
-        log.info("fedwise: %s", Question.of(plan, stage=stage, epsilon=own).sentence)
+        log.info("fedwise: %s", Question.of(plan, stage=stage, epsilon=own, score=score).sentence)
     try:
         made = answer(
             plan,
@@ -113,6 +116,7 @@ def _answer(
             archive=Archive(policy.ledger),
             data_version=policy.data_version,
             stage=stage,
+            score=score,
             epsilon=own,
         )
     except BudgetExceeded as cause:
@@ -127,7 +131,7 @@ def _answer(
 
 
 def records(made: Release) -> float:
-    """Number of records as the noisy tables tell it: no exact count, so it may travel.
+    """Number of records as the noisy tables of a release tell it: no exact count, so it may travel. A score has none.
 
     Table j sums to n plus noise of variance cells_j·σ_j²; the inverse-variance mean of all tables, at
     least 1. Exact for a plan without privacy.

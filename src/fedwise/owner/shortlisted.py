@@ -10,6 +10,7 @@ import msgspec
 from ..errors import FedwiseError, ReleaseError
 from ..files import decode, read_bytes, write_new
 from ..planning import Plan
+from .score import Score
 
 FORMAT: Literal["fedwise/shortlist/1"] = "fedwise/shortlist/1"
 _ASKED = {"yes": "asked again", "now": "asked now", "earlier": "asked earlier", "no": "not asked"}
@@ -56,6 +57,8 @@ class Shortlist(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         Mean loss above the best that a selection now, and one after the stage, has in redraws of the noise.
     wave
         Which wave of the stage this is, and whom it adds; not set where all are asked at once.
+    score
+        What scores, where the stage asks for a score; everybody is asked that who was not asked for the tables again.
     """
 
     format: Literal["fedwise/shortlist/1"] = FORMAT
@@ -76,11 +79,17 @@ class Shortlist(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     seed: int
     standings: tuple[Standing, ...]
     wave: Wave | msgspec.UnsetType = msgspec.UNSET  # not written where a stage is asked at once
+    score: Score | msgspec.UnsetType = msgspec.UNSET  # not written where tables are asked
 
     @property
     def added(self) -> tuple[str, ...]:
         """Clients that are asked now; the others on the list were asked in earlier waves."""
         return self.clients if self.wave is msgspec.UNSET else self.wave.clients
+
+    @property
+    def scored(self) -> Score | None:
+        """What scores, where the stage asks for a score."""
+        return None if self.score is msgspec.UNSET else self.score
 
     @property
     def _part(self) -> str:
@@ -150,7 +159,7 @@ class Shortlist(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
             f"(total epsilon {self.epsilon:g}) of plan {self.plan_digest[:12]}"
             + (
                 ""
-                if self.wave is msgspec.UNSET
+                if self.wave is msgspec.UNSET or self.scored
                 else f", wave {self.wave.number} of {self.wave.of}: {len(self.added)} are asked now"
             ),
             f"  {self.statement}",
@@ -170,6 +179,8 @@ class Shortlist(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     @property
     def statement(self) -> str:
         """What the elimination says of those it leaves out."""
+        if self.scored:
+            return "They are asked for one number, the sum of a score; nobody is left out by this stage."
         if not self.complete:
             return (
                 f"If nobody else were asked, a member of the best federation would be left out with an estimated "

@@ -24,6 +24,7 @@ from ..deferred import Deferred
 from ..errors import PoolError
 from ..owner.release import Release
 from ..planning import Plan
+from ..privacy.staging import SCORE_PARTS
 from ..schema.layout import Layout
 from .outliers import Counts
 from .screen import FALSE_ALARM, TOO_GOOD_FROM, Flag
@@ -38,13 +39,25 @@ Floats = npt.NDArray[np.float64]
 
 
 class Taken(NamedTuple):
-    """One release: its counts, its noise scales, what it cost and where it came from."""
+    """One release: its counts, its noise scales, what it cost and where it came from; of a score, what it scored by."""
 
     counts: npt.NDArray[np.int64]
     sigmas: Floats
     part: Part
     source: str
     edition: int = 1
+    score: str | None = None
+
+
+class Scores(NamedTuple):
+    """Answers to a score, in whole scores: each client's noisy sum, NaN where it was not asked, and its noise scale."""
+
+    sums: Floats
+    sigmas: Floats
+
+    def of(self, kept: list[int]) -> Scores:
+        """The answers of some of the clients."""
+        return Scores(self.sums[kept], self.sigmas[kept])
 
 
 class Gathered(NamedTuple):
@@ -57,6 +70,7 @@ class Gathered(NamedTuple):
     spendings: list[Spending]
     sources: list[str]
     flags: list[Flag]
+    scores: Scores | None = None
 
 
 class Intake:
@@ -88,7 +102,7 @@ class Intake:
                 )
         counts = found.counts
         fingerprint = hashlib.sha256(counts.tobytes()).digest()
-        if found.private and fingerprint in self.fingerprints:
+        if found.private and not found.scored and fingerprint in self.fingerprints:
             raise PoolError(
                 f"{source} holds exactly the noisy counts of client '{self.fingerprints[fingerprint]}'; "
                 "independent noise never repeats, so one of the two is a copy: remove it"
@@ -96,8 +110,11 @@ class Intake:
         self.plans.setdefault(found.plan_digest, found.plan)
         self.answered[found.plan_digest] += 1
         self.first = self.first or source
-        self.fingerprints[fingerprint] = found.client
-        own.append(Taken(counts, found.sigmas, part, source, found.plan.number))
+        if not found.scored:  # single numbers may well be equal
+            self.fingerprints[fingerprint] = found.client
+        score = None if found.score is msgspec.UNSET else found.score
+        self._check_score(score, source)
+        own.append(Taken(counts, found.sigmas, part, source, found.plan.number, score))
         self.simulated |= found.simulated
         self.charged &= found.charged
 
@@ -114,7 +131,9 @@ class Intake:
         clients, plan = sorted(self.rows), self._plan()
         spent = [sorted(self.rows[name], key=lambda one: (one.edition, one.part.stage)) for name in clients]
         self.rows.clear()
-        taken = [latest(own) for own in spent]
+        self._refuse_bare(spent)
+        scores = _scores(spent)
+        taken = [latest([one for one in own if one.score is None]) for own in spent]
         several = any(len(own) > 1 for own in taken)
         rows = [combined(own, plan.layout) for own in taken] if several else None
         return Gathered(
@@ -134,7 +153,27 @@ class Intake:
                 for name, own in zip(clients, taken, strict=True)
                 if (flag := disagreement(name, own, plan.layout)) is not None
             ],
+            scores,
         )
+
+    def _check_score(self, score: str | None, source: str) -> None:
+        """All clients must have scored by the same."""
+        if score is None:
+            return
+        first = next((one for own in self.rows.values() for one in own if one.score is not None), None)
+        if first is not None and first.score != score:
+            raise PoolError(
+                f"{source} answers another score than {first.source}; remove the ones that answer an older shortlist"
+            )
+
+    def _refuse_bare(self, spent: list[list[Taken]]) -> None:
+        """A score alone says nothing of a client's tables."""
+        for own in spent:
+            if all(one.score is not None for one in own):
+                raise PoolError(
+                    f"{own[0].source} answers a score, and no tables of its client are there; add its stage 1, "
+                    "or remove this one"
+                )
 
     def _plan(self) -> Plan:
         """The plan that most releases answer; of several the one of the largest ε."""
@@ -170,6 +209,18 @@ def _part(found: Release) -> Part:
         asked=None if found.asked is msgspec.UNSET else found.asked.epsilon,
         family=found.plan_digest if found.asked is msgspec.UNSET else found.asked.plan,
     )
+
+
+def _scores(spent: list[list[Taken]]) -> Scores | None:
+    """The answers to a score, client by client; None where nobody was asked."""
+    if not any(one.score for own in spent for one in own):
+        return None
+    sums, sigmas = np.full(len(spent), np.nan), np.full(len(spent), np.nan)
+    for i, own in enumerate(spent):
+        for one in own:
+            if one.score is not None:
+                sums[i], sigmas[i] = one.counts[0] / SCORE_PARTS, one.sigmas[0] / SCORE_PARTS
+    return Scores(sums, sigmas)
 
 
 def latest(taken: list[Taken]) -> list[Taken]:

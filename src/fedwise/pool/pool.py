@@ -18,7 +18,7 @@ from ..notebook import html_table, plot
 from ..owner.release import SUFFIX, Label, Release, label_of
 from ..owner.shortlisted import Shortlist
 from ..planning import Plan
-from .intake import Intake
+from .intake import Intake, Scores
 from .outliers import Counts
 from .screen import FALSE_ALARM, Alert, Flag, flagged, screen
 from .spending import Spending
@@ -63,6 +63,8 @@ class Pool:
         are those of the pairs.
     asked
         The plan as clients got it; `plan` is how it is read.
+    scores
+        What clients answered to a score, where the plan asks for one and some have.
     cache
         Estimates made from this pool so far, by estimator.
     """
@@ -82,6 +84,7 @@ class Pool:
         sources: Sequence[str] = (),
         joint: JointTables | None = None,
         asked: Plan | None = None,
+        scores: Scores | None = None,
     ) -> None:
         self.clients = tuple(clients)
         self.plan = plan
@@ -92,6 +95,7 @@ class Pool:
         self.sigmas = np.broadcast_to(scales, (len(self.clients), plan.layout.tables))
         self.joint = joint
         self.asked = asked or plan
+        self.scores = scores
         self.spendings = tuple(spendings)
         #: The shortlist kept beside the releases, by which a stage was asked; None where there is none.
         self.shortlist: Shortlist | None = None
@@ -220,6 +224,7 @@ class Pool:
             sources=[self.sources[i] for i in kept] if self.sources else (),
             joint=None if self.joint is None else self.joint.of(kept),
             asked=self.asked,
+            scores=None if self.scores is None else self.scores.of(kept),
         )
         found.shortlist = self.shortlist
         return found
@@ -249,6 +254,7 @@ class Pool:
             alerts=self.alerts,
             sources=self.sources,
             asked=self.asked,
+            scores=self.scores,
         )
 
     def __len__(self) -> int:
@@ -319,6 +325,7 @@ def _pool(intake: Intake, *, accept_flagged: bool) -> Pool:
         flags=flags,
         alerts=found.alerts,
         sources=made.sources,
+        scores=made.scores,
     )
 
 

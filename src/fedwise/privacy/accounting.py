@@ -53,18 +53,18 @@ class LossDistribution:
         Parameters
         ----------
         sigmas
-            Scales of the discrete Gaussians, at least one.
+            Scales of the discrete Gaussians; none only beside a continuous one.
         gaussian
             μ (sensitivity/σ) of one continuous Gaussian mechanism released beside them; 0 for none.
         """
         scales, repeats = np.unique(np.asarray(sigmas, dtype=np.float64), return_counts=True)
-        if scales[0] <= 0:
+        if scales.size and scales[0] <= 0:
             return cls(np.zeros(1), np.zeros(1), 1.0)
         rho = float(np.sum(repeats / (2 * scales**2))) + gaussian**2 / 2
         # The discrete Gaussian is σ²-subgaussian (Canonne, Kamath, Steinke 2020), so the composed loss
         # leaves [ρ − t, ρ + t] with probability at most 2·exp(−t²/4ρ).
         reach = math.sqrt(4 * rho * math.log(1 / TAIL))
-        step = STEP / float(scales[-1])
+        step = STEP * (1 / float(scales[-1]) if scales.size else gaussian)
         low = math.floor((rho - reach) / step) - 1
         size = fast_length(math.ceil(2 * reach / step) + 4)
         spectrum = np.ones(size // 2 + 1, dtype=np.complex128)

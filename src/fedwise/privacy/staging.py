@@ -9,6 +9,9 @@ adds
 shared among the tables as in a plan of one stage. The sum of the ε of the stages plays no part. Each total is then
 checked with the accountant of the discrete noise, all tables of all stages so far together, and enlarged until it
 keeps its promise.
+
+The second stage may ask for one number in place of the tables: the sum of a score between −1 and 1 for each record,
+in tenths. One record changes it by 1 at most, as it changes one cell of a table. Its noise is drawn in tenths too.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -40,18 +44,42 @@ Floats = npt.NDArray[np.float64]
 
 #: A stage adds at least this part of the precision of all stages up to it.
 LEAST_PART = 0.01
+#: The stage that asks for a score, in a plan that has one, and how many parts a whole score has.
+SCORE_STAGE, SCORE_PARTS = 2, 10
+#: Least noise of a score: then parts are so fine beside it that the accountant's Gaussian covers it.
+LEAST_SCORE_SIGMA = 5.0
 
 
 class Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One stage of a plan: total ε after it, μ that covers all stages up to it, and its own noise by table."""
+    """One stage of a plan: total ε after it, μ that covers all stages up to it, and its own noise by table.
+
+    `asks` is ``score`` where it asks for the sum of a score: then there is one scale, the sum's, in whole scores.
+    """
 
     epsilon: float
     mu: float
     sigmas: tuple[float, ...]
+    asks: Literal["score"] | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def scored(self) -> bool:
+        """Whether it asks for a score in place of the tables."""
+        return self.asks is not msgspec.UNSET
+
+    @property
+    def drawn(self) -> tuple[float, ...]:
+        """Scale of the noise of each number that leaves, by table; a score leaves in parts."""
+        return tuple(SCORE_PARTS * sigma for sigma in self.sigmas) if self.scored else self.sigmas
 
 
 def stage_scales(
-    totals: Sequence[float], epsilon: float, delta: float, shares: Floats, *, calibration: str = "tight"
+    totals: Sequence[float],
+    epsilon: float,
+    delta: float,
+    shares: Floats,
+    *,
+    calibration: str = "tight",
+    score: bool = False,
 ) -> tuple[Stage, ...]:
     """Noise of each stage.
 
@@ -65,6 +93,8 @@ def stage_scales(
         Precision shares of the tables, positive, summing to 1.
     calibration
         ``tight`` or ``rdp``, as in `scales.calibrate`.
+    score
+        Whether the second stage asks for the sum of a score.
 
     Raises
     ------
@@ -78,11 +108,18 @@ def stage_scales(
             f"stages must end at the plan's epsilon {epsilon:g}, got {totals[-1]:g}; pass epsilon={totals[-1]:g}"
         )
     made: list[Stage] = []
-    before = np.empty(0)
-    for total in totals:
-        sigmas = _stage(total, delta, shares, before, calibration)
-        before = np.concatenate([before, sigmas])
-        made.append(Stage(float(total), covering_mu(before, _losses(before)), tuple(sigmas.tolist())))
+    before = _Drawn(np.empty(0), None)
+    for number, total in enumerate(totals, 1):
+        scored = score and number == SCORE_STAGE
+        sigmas, before = _stage(total, delta, shares, before, calibration, scored=scored)
+        if scored and sigmas[0] < LEAST_SCORE_SIGMA:
+            raise PlanError(
+                f"stages must ask for a score at a small epsilon, got a total of {total:g}; give [0.05, 0.1, 1.0]"
+            )
+        mu = covering_mu(before.every, before.losses)
+        made.append(
+            Stage(float(total), mu, tuple(sigmas.tolist()), asks="score" if scored else msgspec.UNSET)
+        )
     return tuple(made)
 
 
@@ -104,9 +141,31 @@ def _listed(epsilons: Sequence[float]) -> str:
     return f"[{', '.join(f'{epsilon:g}' for epsilon in epsilons)}]"
 
 
-def _stage(epsilon: float, delta: float, shares: Floats, before: Floats, calibration: str) -> Floats:
+class _Drawn(NamedTuple):
+    """Noise of all stages so far: scales of the tables, and of a score in whole scores."""
+
+    tables: Floats
+    score: float | None
+
+    @property
+    def every(self) -> Floats:
+        """All scales."""
+        return self.tables if self.score is None else np.append(self.tables, self.score)
+
+    @property
+    def losses(self) -> LossDistribution:
+        """Privacy loss of all of it."""
+        if self.score is None and not np.any(self.tables < EXACT_BELOW):
+            return LossDistribution.of(self.tables)
+        return composed(self.tables, score=self.score)
+
+
+def _stage(
+    epsilon: float, delta: float, shares: Floats, before: _Drawn, calibration: str, *, scored: bool
+) -> tuple[Floats, _Drawn]:
+    """Scales of one stage, and of all up to it."""
     slack = SLACK
-    spent = float(np.sum(before**-2.0))
+    spent = float(np.sum(before.every**-2.0))
     while True:
         scale = (
             tight_scale(epsilon, delta) * (1 + slack) if calibration == "tight" else rdp_scale(epsilon, delta)
@@ -117,11 +176,12 @@ def _stage(epsilon: float, delta: float, shares: Floats, before: Floats, calibra
                 f"stages must differ by more, got a stage of total epsilon {epsilon:g} that adds almost nothing; "
                 "leave it out"
             )
-        sigmas = round_up(1.0 / np.sqrt(more * shares))
-        if keeps(_losses(np.concatenate([before, sigmas])), epsilon, delta * (1 - 1e-6) - ROUNDING):
-            return sigmas
+        sigmas = round_up(1.0 / np.sqrt(more * (np.ones(1) if scored else shares)))
+        drawn = (
+            before._replace(score=float(sigmas[0]))
+            if scored
+            else before._replace(tables=np.concatenate([before.tables, sigmas]))
+        )
+        if keeps(drawn.losses, epsilon, delta * (1 - 1e-6) - ROUNDING):
+            return sigmas, drawn
         slack *= 1.5
-
-
-def _losses(sigmas: Floats) -> LossDistribution:
-    return composed(sigmas) if np.any(sigmas < EXACT_BELOW) else LossDistribution.of(sigmas)

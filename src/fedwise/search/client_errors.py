@@ -51,6 +51,17 @@ def client_errors(
     return np.asarray(np.sqrt(sizes**2 * variance + posterior.totals[clients] * pull**2) / total)
 
 
+def slope_at(estimates: Estimates, members: Ints, weights: Weights) -> Floats:
+    """Shape (cells,): slope of the loss in each cell's proportion, at the joint tables of `members`."""
+    layout = estimates.layout
+    whole = estimates.cells[members].sum(axis=0) / float(estimates.totals[members].sum())
+    signed, slope = pair_weights(estimates.schema, layout, weights), np.zeros(layout.cells)
+    for j in np.flatnonzero(signed).tolist():
+        here = layout.slice(j)
+        slope[here] = signed[j] * pointwise(whole[here].reshape(layout.shapes[j])).ravel()
+    return slope
+
+
 def known_share(
     estimates: Estimates,
     weights: Weights,
@@ -68,15 +79,8 @@ def known_share(
     """
     if estimates.posterior is None or not np.any(estimates.sigmas):
         return 1.0
-    layout, everybody = estimates.layout, np.arange(len(estimates.clients))
-    signed = pair_weights(estimates.schema, layout, weights)
-    total = float(estimates.totals.sum())
-    whole = estimates.cells.sum(axis=0) / total
-    slope = np.zeros(layout.cells)
-    for j in np.flatnonzero(signed).tolist():
-        here = layout.slice(j)
-        slope[here] = signed[j] * pointwise(whole[here].reshape(layout.shapes[j])).ravel()
-    pull = (estimates.cells / estimates.totals[:, None]) @ slope
+    everybody, total = np.arange(len(estimates.clients)), float(estimates.totals.sum())
+    pull = (estimates.cells / estimates.totals[:, None]) @ slope_at(estimates, everybody, weights)
     errors = client_errors(estimates, estimates.posterior, everybody, everybody, weights)
     counted = everybody if among is None else np.flatnonzero(among)
     unknown = float(np.mean(((errors * total / estimates.totals) ** 2)[counted]))

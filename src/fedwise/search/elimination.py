@@ -17,7 +17,7 @@ import copy
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack
+from typing import TYPE_CHECKING, TypeVar, Unpack
 
 import msgspec
 import numpy as np
@@ -29,7 +29,8 @@ from ..estimation import estimate
 from ..estimation.estimates import Estimates
 from ..estimation.possible import learned, possible
 from ..objective.weights import Weights
-from ..owner.shortlisted import Shortlist, Standing
+from ..owner.shortlisted import Shortlist
+from ..pool.intake import Scores
 from ..pool.pool import Pool
 from .annealing import Annealing
 from .client_errors import known_share
@@ -38,12 +39,14 @@ from .control import Control, Progress
 from .entry import feasible_sizes, search_sizes, usual_objective, weights_of
 from .gains import gains
 from .greedy import Greedy
+from .listing import Standings, ask_score, can_answer, listed, reasons
 from .margins import margins
 from .neighbourhood import descend
-from .problem import Objective, Problem
+from .problem import PFL, Objective, Problem
+from .scores import Told, told
 from .seats import seat
 from .sizes import Sizes, parse_sizes
-from .waves import Asking, Turn, eliminate, next_turn
+from .waves import Asking, eliminate, next_turn
 
 if TYPE_CHECKING:
     from scipy import special
@@ -51,6 +54,7 @@ else:
     special = Deferred("scipy.special")
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 T = TypeVar("T")
 
 #: Part of the redraws that is used to estimate the loss above the best after the next stage.
@@ -59,19 +63,6 @@ _AFTER = 4
 _SIDE_BY_SIDE = 5_000_000
 #: Weight of "all clients are equally likely" where the releases tell nothing. Chosen on pools that are not reported.
 _DOUBT = 0.6
-
-
-class Standings(NamedTuple):
-    """What redraws say of every client: chance to be in the best, share of redraws, mean margin and its spread."""
-
-    chance: Floats
-    share: Floats
-    margin: Floats
-    spread: Floats
-    #: Mean loss of the present selection above the best.
-    regret: float
-    #: By how much asking each may lower the loss, where that decided who is asked.
-    gain: Floats | None = None
 
 
 def shortlist(
@@ -104,8 +95,9 @@ def shortlist(
         Redraws of the noise, at least 10.
     **asking
         ``size``, ``most``: how many clients to ask, or at most how many. The chance is then what comes out, and the
-        shortlist says so. ``waves``: ask them in so many waves, each by all answers so far. `pool.shortlist` tells
-        which wave was the last; `Pool.load` reads it from ``shortlist.json`` beside the releases.
+        shortlist says so. ``waves``: ask them in so many waves, each by all answers so far (1, or 4 where the plan
+        asks for a score, which follows the first). `pool.shortlist` tells which wave was the last; `Pool.load` reads
+        it from ``shortlist.json`` beside the releases.
 
     Raises
     ------
@@ -118,20 +110,29 @@ def shortlist(
     """
     size, most = asking.get("size"), asking.get("most")
     _check(chance, size, most, redraws, len(pool.clients))
-    turn = next_turn(pool, asking.get("waves", 1))
+    turn = next_turn(pool, asking.get("waves"))
     before = np.isin(pool.clients, turn.before)
     estimates = estimate(pool)
     sizes = parse_sizes(k, len(pool.clients))
     given = constraints or Constraints()
-    rules, _ = seat(given, pool, max(sizes))
+    rules, _ = seat(given, pool, max(sizes), asking=True)
     feasible = feasible_sizes(rules, estimates, sizes)
     usual = weights_of(pool, weights)
     goal = objective or usual_objective(estimates, usual, None)
+    if pool.plan.scored is not None and not isinstance(goal, PFL):
+        raise FedwiseError(
+            f"objective must be the loss where the plan asks for a score, got {goal.name}; leave it out, or make "
+            "a plan without score"
+        )
     with Control(threads=threads, progress=progress) as control:
-        trial = _Trial(estimates, goal, feasible, seed, control)
+        if turn.stage == pool.plan.scored:
+            members = control.run(lambda: _shown(pool, estimates, goal, seed, control))
+            return ask_score(pool, turn, estimates, usual, rules, members, sizes=sizes, seed=seed)
+        trial = _Trial(estimates, goal, feasible, seed, control, pool.scores)
         found = control.run(lambda: trial.standings(redraws))
-        able = np.array([_able(pool, i, turn.stage) for i in range(len(pool.clients))])
-        # Those who answered an earlier wave are known better; the doubt is about the others.
+        able = can_answer(pool, turn.stage)
+        # Those who answered an earlier wave are known better; the doubt is about the others, and about the prior behind
+        # their tables: what scores add does not take it away.
         known = known_share(estimates, usual, able & ~before if turn.before else None)
         found = doubted(found, known, feasible[min(feasible)], min(feasible))
         worth = control.run(lambda: trial.gains(able & ~before))
@@ -148,27 +149,12 @@ def shortlist(
         among = asked if turn.left == 1 else np.ones_like(asked)
         after = control.run(lambda: trial.regret_after(pool, among, sigmas, rules, max(redraws // _AFTER, 2)))
     bounded = size is not None or most is not None or turn.left > 1
-    return _listed(
+    return listed(
         pool, turn, asked, sizes=tuple(feasible), chance=min(left_out, 1.0) if bounded else chance, bounded=bounded,
         redraws=redraws, regret=found.regret, regret_after=after, objective=goal.name, seed=seed,
         constraints=msgspec.to_builtins(rules.given()),
-        standings=_reasons(pool, turn, found, asked, rules, given.exclude),
+        standings=reasons(pool, turn, found, asked, rules, given.exclude),
     )  # fmt: skip
-
-
-def _listed(pool: Pool, turn: Turn, asked: npt.NDArray[np.bool_], **rest: Any) -> Shortlist:
-    """The shortlist of those asked in earlier waves or now, and of the plan they answered."""
-    names = np.array(pool.clients)
-    return Shortlist(
-        plan_digest=pool.plan.digest,
-        schema_digest=pool.plan.schema_digest,
-        stage=turn.stage,
-        epsilon=pool.plan.stage(turn.stage).epsilon,
-        delta=pool.plan.delta,
-        clients=tuple(names[asked].tolist()),
-        wave=turn.wave(tuple(names[asked & ~np.isin(names, turn.before)].tolist())) or msgspec.UNSET,
-        **rest,
-    )
 
 
 def doubted(found: Standings, known: float, limits: Limits, size: int) -> Standings:
@@ -186,6 +172,22 @@ def doubted(found: Standings, known: float, limits: Limits, size: int) -> Standi
     return found._replace(chance=chance)
 
 
+def _shown(pool: Pool, estimates: Estimates, goal: Objective, seed: int, control: Control) -> Ints:
+    """Whose tables show what to score by: of those who went ahead the half that goes best together, else everybody.
+
+    The slope that is wanted is that at the best federation, and half of them are nearer to it than all.
+    """
+    last = len(pool.plan.staged)
+    ahead = [spending.client for spending in pool.spendings if spending.stage == last]
+    if len(ahead) < 2:
+        return np.arange(len(pool.clients))
+    size = len(ahead) // 2
+    others = tuple(name for name in pool.clients if name not in ahead)
+    feasible = feasible_sizes(Constraints(exclude=others), estimates, (size,))
+    found = search_sizes(Problem.of(estimates, copy.copy(goal)), feasible, Greedy("exchange"), seed, control)
+    return np.array(found[0].outcome.members)
+
+
 class _Trial:
     """Redraws of a pool, each searched from the selection that the pool itself gives."""
 
@@ -196,6 +198,7 @@ class _Trial:
         feasible: dict[int, Limits],
         seed: int,
         control: Control,
+        scores: Scores | None = None,
     ) -> None:
         self.goal, self.feasible, self.seed, self.control = goal, feasible, seed, control
         self.estimates = estimates
@@ -203,6 +206,10 @@ class _Trial:
         searched = control.run(lambda: search_sizes(self.problem, feasible, Annealing(), seed, control))
         self.best = {entry.size: entry.outcome.members for entry in searched}
         self.chosen = min(searched, key=lambda entry: entry.outcome.loss).outcome.members
+        #: What answers to a score say beside the tables; nothing where none was asked.
+        self.told: Told | None = None
+        if scores is not None and isinstance(goal, PFL) and estimates.posterior is not None:
+            self.told = told(estimates, scores, np.array(self.chosen), goal.weights)
 
     def standings(self, redraws: int) -> Standings:
         """Margins of every client over draws of what the noise leaves open, and the regret of the selection."""
@@ -214,13 +221,19 @@ class _Trial:
         with np.errstate(divide="ignore", invalid="ignore"):
             tail = special.stdtr(redraws - 1, -mean / spread)
         smooth = np.where(spread > 0, tail, share)
-        return Standings(np.maximum(share, smooth), share, mean, spread, float(regret.mean()))
+        if self.told is None:
+            return Standings(np.maximum(share, smooth), share, mean, spread, float(regret.mean()))
+        # Draws of the tables do not know the scores: margins move by what these say, and spread by what they leave.
+        mean, spread = mean + self.told.shift, spread * self.told.left
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.where(spread > 0, special.stdtr(redraws - 1, -mean / spread), share)
+        return Standings(share, share, mean, spread, float(regret.mean()))
 
     def gains(self, among: npt.NDArray[np.bool_]) -> Floats | None:
         """By how much asking each client may lower the loss, where that decides. Margins are those in the estimates."""
         limits = self.feasible[len(self.chosen)]
         margin = margins(self.problem, limits, self.chosen, control=self.control)
-        return gains(self.estimates, self.goal, self.chosen, margin, among)
+        return gains(self.estimates, self.goal, self.chosen, margin, among, self.told)
 
     def _draw(self, number: int, control: Control) -> tuple[Floats, float]:
         """Margins of every client in one draw, and the loss of the present selection above the best."""
@@ -288,64 +301,6 @@ def _after(pool: Pool, asked: npt.NDArray[np.bool_], stage: int) -> Floats:
     """Noise of every client and table once the asked clients have answered the stage."""
     more = np.array(pool.plan.stage(stage).sigmas) ** -2.0
     return np.asarray((pool.sigmas**-2.0 + asked[:, None] * more) ** -0.5)
-
-
-def _able(pool: Pool, i: int, stage: int) -> bool:
-    """Whether a client answered the stage before, and its owner allows more."""
-    if not pool.spendings:
-        return True
-    spending = pool.spendings[i]
-    return spending.stage == stage - 1 and all(part.asked is None for part in spending.parts)
-
-
-def _reasons(
-    pool: Pool,
-    turn: Turn,
-    found: Standings,
-    asked: npt.NDArray[np.bool_],
-    rules: Constraints,
-    excluded: tuple[str, ...],
-) -> tuple[Standing, ...]:
-    """Every client with its reason, the asked ones and the largest chances, or gains, first."""
-    first = found.chance if found.gain is None else found.gain
-    order = np.lexsort((np.arange(len(asked)), -found.chance, -first, ~asked))
-    spent = pool.epsilons
-    return tuple(
-        Standing(
-            pool.clients[i],
-            bool(asked[i]),
-            float(found.share[i]),
-            float(spent[i]),
-            "its tables hold no more than noise, or its records look spoilt"
-            if pool.clients[i] in set(rules.exclude) - set(excluded)
-            else _reason(pool, i, turn, found, bool(asked[i]), rules),
-        )
-        for i in order.tolist()
-    )
-
-
-def _reason(pool: Pool, i: int, turn: Turn, found: Standings, asked: bool, rules: Constraints) -> str:
-    name, stage = pool.clients[i], turn.stage
-    if name in turn.before:
-        answered = bool(pool.spendings) and pool.spendings[i].stage >= stage
-        return "answered in an earlier wave" if answered else "asked in an earlier wave, no answer so far"
-    if name in rules.include:
-        return "must be included"
-    if name in rules.exclude:
-        return "excluded by the constraints"
-    if not _able(pool, i, stage):
-        spending = pool.spendings[i]
-        if spending.stage < stage - 1:
-            return f"did not answer stage {stage - 1}"
-        return f"its owner allows no more than epsilon {spending.epsilon:g}"
-    if found.gain is not None:
-        worth = f"asking it should lower the loss by {found.gain[i]:.4f}"
-        return f"{worth}; in the best federation in {found.share[i]:.0%} of redraws"
-    if asked and found.share[i] >= 0.5:
-        return f"in the best federation in {found.share[i]:.0%} of redraws"
-    sign = "raises" if found.margin[i] >= 0 else "lowers"
-    effect = f"joining {sign} the loss by {abs(found.margin[i]):.4f}, give or take {found.spread[i]:.4f}"
-    return f"in the best federation in {found.share[i]:.0%} of redraws; {effect}"
 
 
 def _check(chance: float, size: int | None, most: int | None, redraws: int, clients: int) -> None:

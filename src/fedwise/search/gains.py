@@ -23,6 +23,7 @@ from ..estimation.estimates import Estimates
 from .client_errors import client_errors, known_share
 from .pfl import PFL
 from .problem import Objective
+from .scores import Told
 
 if TYPE_CHECKING:
     from scipy import special
@@ -46,7 +47,12 @@ def expected_gain(margin: Floats, spread: Floats) -> Floats:
 
 
 def gains(
-    estimates: Estimates, goal: Objective, members: tuple[int, ...], margin: Floats, among: Flags
+    estimates: Estimates,
+    goal: Objective,
+    members: tuple[int, ...],
+    margin: Floats,
+    among: Flags,
+    told: Told | None = None,
 ) -> Floats | None:
     """Expected gain of asking each client, where the releases of those still to be asked show little; else nothing.
 
@@ -58,11 +64,15 @@ def gains(
         Shape (clients,): margin of each client at it.
     among
         Who can still be asked.
+    told
+        What answers to a score say of the clients; with them gains decide, whatever the tables show.
     """
     if not isinstance(goal, PFL) or estimates.posterior is None or not among.any():
         return None
-    if known_share(estimates, goal.weights, among, alone=True) >= SHOWN:
+    if told is None and known_share(estimates, goal.weights, among, alone=True) >= SHOWN:
         return None
     everybody, chosen = np.arange(len(estimates.clients)), np.asarray(members, dtype=np.int64)
     spread = client_errors(estimates, estimates.posterior, chosen, everybody, goal.weights)
+    if told is not None:
+        margin, spread = margin + told.shift, spread * told.left
     return expected_gain(margin, spread)

@@ -13,18 +13,23 @@ from ..pool.pool import Pool
 from .constraints import Constraints
 
 
-def seat(constraints: Constraints, pool: Pool | Estimates, most: int) -> tuple[Constraints, tuple[str, ...]]:
+def seat(
+    constraints: Constraints, pool: Pool | Estimates, most: int, *, asking: bool = False
+) -> tuple[Constraints, tuple[str, ...]]:
     """The constraints with everybody excluded who takes no seat, and a sentence about each reason.
 
     A client whose number of records cannot be told from 0 changes no sum, so the loss would give it a seat for free;
     it takes none unless it is included by name. With `exclude_suspect`, neither does a suspect of
     `fedwise.quality`, nor, the most doubtful first, a doubtful client, nor then one that lacks a class of the target,
-    as long as `most` others are left. With `answered`, neither does a client that has not answered the last stage.
+    as long as `most` others are left. With `answered`, neither does a client that has not answered the last stage; the
+    same where the plan asks for a score, as the first tables are mostly noise there, as long as `most` others are left.
 
     Parameters
     ----------
     most
         Largest size that is searched.
+    asking
+        Whether seats are for a shortlist: whose tables are few or mostly noise may still be asked for better ones.
 
     Raises
     ------
@@ -46,7 +51,15 @@ def seat(constraints: Constraints, pool: Pool | Estimates, most: int) -> tuple[C
         notes.append(
             f"{len(silent)} of {len(pool)} clients have not answered the last stage and take no seat"
         )
-    empty = [name for name in empty_clients(pool) if name not in {*constraints.include, *out}]
+    elif not asking and (unknown := _unknown(constraints, pool, most)):
+        out = list(dict.fromkeys([*out, *unknown]))
+        notes.append(
+            f"{len(unknown)} of {len(pool)} clients have answered no more than the first tables and a score, and take "
+            "no seat; include a client by name to seat it"
+        )
+    # After a first stage that leaves nearly everything to a score, hardly anybody's number of records is known.
+    empty = [] if asking and pool.plan.scored is not None else empty_clients(pool)
+    empty = [name for name in empty if name not in {*constraints.include, *out}]
     if len(pool) - len(out) - len(empty) >= most:
         out += empty
         if empty:
@@ -96,6 +109,19 @@ def _silent(constraints: Constraints, pool: Pool, most: int) -> list[str]:
             f"{most}; give a smaller size or drop answered"
         )
     return silent
+
+
+def _unknown(constraints: Constraints, pool: Pool, most: int) -> list[str]:
+    """Clients of a plan with a score that have not answered the tables again, where enough others have."""
+    last = len(pool.plan.staged)
+    if pool.plan.scored is None or not any(spending.stage == last for spending in pool.spendings):
+        return []
+    found = [
+        spending.client
+        for spending in pool.spendings
+        if spending.stage < last and spending.client not in constraints.include
+    ]
+    return found if len(set(pool.clients) - {*found, *constraints.exclude}) >= most else []
 
 
 def empty_clients(pool: Pool) -> list[str]:

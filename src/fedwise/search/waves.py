@@ -11,11 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypedDict
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import FedwiseError, PoolError
-from ..owner.shortlisted import Wave
+from ..owner.shortlisted import Shortlist, Wave
 from ..pool.pool import Pool
 
 Floats = npt.NDArray[np.float64]
@@ -23,6 +24,8 @@ Flags = npt.NDArray[np.bool_]
 
 #: More waves than any stage is asked in.
 MOST_WAVES = 100
+#: Waves of a plan that asks for a score, unless another number is given: the first shows what to score by.
+WITH_SCORE = 4
 
 
 class Asking(TypedDict, total=False):
@@ -30,7 +33,7 @@ class Asking(TypedDict, total=False):
 
     size: int | None
     most: int | None
-    waves: int
+    waves: int | None
 
 
 @dataclass(frozen=True)
@@ -52,10 +55,11 @@ class Turn:
         return Wave(self.number, self.of, added) if self.of > 1 else None
 
 
-def next_turn(pool: Pool, waves: int) -> Turn:
+def next_turn(pool: Pool, waves: int | None) -> Turn:
     """The stage and wave that are asked next.
 
-    A shortlist that the pool keeps and whose waves are not over goes on; else a new stage begins.
+    A shortlist that the pool keeps and whose waves are not over goes on; else a new stage begins. In a plan that asks
+    for a score, the first wave of the stage after it goes ahead: its tables show what to score by.
 
     Raises
     ------
@@ -64,18 +68,53 @@ def next_turn(pool: Pool, waves: int) -> Turn:
     PoolError
         The plan has no stages, or all were asked.
     """
+    if waves is None:
+        waves = 1 if pool.plan.scored is None else WITH_SCORE
     if isinstance(waves, bool) or not 1 <= waves <= MOST_WAVES:
         raise FedwiseError(f"waves must be between 1 and {MOST_WAVES}, got {waves}; 4 is a good number")
     kept = pool.shortlist
-    if kept is None or kept.complete or kept.plan_digest != pool.plan.digest:
+    if kept is not None and kept.plan_digest != pool.plan.digest:
+        kept = None
+    if pool.plan.scored is not None:
+        return _scored_turn(pool, waves, kept)
+    if kept is None or kept.complete:
         return Turn(next_stage(pool, waves), 1, waves, ())
+    _check_waves(kept, waves)
     assert isinstance(kept.wave, Wave)
-    if waves != kept.wave.of:
+    return Turn(kept.stage, kept.wave.number + 1, kept.wave.of, kept.clients)
+
+
+def _check_waves(kept: Shortlist, waves: int) -> None:
+    """Waves that have begun go on as they began."""
+    if isinstance(kept.wave, Wave) and waves != kept.wave.of:
         raise FedwiseError(
             f"waves must be {kept.wave.of}, as in the shortlist of wave {kept.wave.number} kept beside the releases, "
             f"got {waves}; give that number, or remove shortlist.json to begin the stage anew"
         )
-    return Turn(kept.stage, kept.wave.number + 1, kept.wave.of, kept.clients)
+
+
+def _scored_turn(pool: Pool, waves: int, kept: Shortlist | None) -> Turn:
+    """The next turn of a plan that asks for a score: a first wave of tables, the score, then the other waves."""
+    score, last = pool.plan.scored, len(pool.plan.staged)
+    assert score is not None
+    if kept is not None and kept.stage == score:
+        _check_waves(kept, waves)
+        number = 1 if kept.wave is msgspec.UNSET else kept.wave.number + 1
+        ahead = tuple(name for name in pool.clients if name not in kept.clients) if number > 1 else ()
+        if last > score:
+            return Turn(last, number, waves, ahead)
+    elif kept is not None and not kept.complete:
+        _check_waves(kept, waves)
+        assert isinstance(kept.wave, Wave)
+        number = kept.wave.number
+        return (
+            Turn(score, 1, waves, kept.clients)
+            if number == 1
+            else Turn(last, number + 1, waves, kept.clients)
+        )
+    stage = next_stage(pool, waves)  # refuses where all were asked
+    ahead_first = stage == score and waves > 1 and last > score
+    return Turn(last, 1, waves, ()) if ahead_first else Turn(stage, 1, 1 if stage == score else waves, ())
 
 
 def next_stage(pool: Pool, waves: int = 1) -> int:
