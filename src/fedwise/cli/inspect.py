@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .console import JsonOption, print_json, print_table, progress, say
 from .inputs import TaskOption
+
+if TYPE_CHECKING:
+    from ..owner.release import Release
 
 
 def inspect(
@@ -36,6 +39,7 @@ def inspect(
     """
     from ..errors import ReleaseError
     from ..files import read_bytes
+    from ..owner.release import Release
     from ..planning import Plan
     from ..pool.pool import Pool, release_files
 
@@ -48,8 +52,8 @@ def inspect(
         else:
             say(str(found))
         return
-    if path.is_file() and b'"score"' in read_bytes(path, what="file", error=ReleaseError)[:4000]:
-        _show_score(path, as_json=json)
+    if path.is_file() and (scored := Release.load(path)).scored:
+        _show_score(scored, as_json=json)
         return
     files = release_files(path)
     with progress() as bar:
@@ -70,12 +74,10 @@ def inspect(
         raise typer.Exit(1)
 
 
-def _show_score(path: Path, *, as_json: bool) -> None:
+def _show_score(found: Release, *, as_json: bool) -> None:
     """An answer to a score: one number, which only a pool of them says something with."""
-    from ..owner.release import Release
     from ..privacy.staging import SCORE_PARTS
 
-    found = Release.load(path)
     total, sigma = float(found.counts[0]) / SCORE_PARTS, float(found.sigmas[0]) / SCORE_PARTS
     if as_json:
         print_json(

@@ -149,7 +149,8 @@ def select_federation(
         For `fedwise.select`: weights, constraints, estimator, method and the like; ``accept_flagged=True`` uses
         releases that fail the consistency screen; ``poll``: seconds between looks at the Grid;
         ``stages=[0.1, 1.0]``: everybody answers at a total ε of 0.1, and only nodes on a shortlist get a second
-        question; ``shortlist``: keywords of `fedwise.shortlist` such as ``{"most": 10}``.
+        question; ``score=True``: the second of three stages asks for a score; ``shortlist``: keywords of
+        `fedwise.shortlist` such as ``{"most": 10}``.
     select
         Another function of (pool, k, seed=…, **options) that returns a `Selection`.
 

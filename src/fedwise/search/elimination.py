@@ -46,7 +46,7 @@ from .problem import PFL, Objective, Problem
 from .scores import Told, told
 from .seats import seat
 from .sizes import Sizes, parse_sizes
-from .waves import Asking, eliminate, next_turn
+from .waves import Asking, Turn, eliminate, next_turn
 
 if TYPE_CHECKING:
     from scipy import special
@@ -55,6 +55,7 @@ else:
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 T = TypeVar("T")
 
 #: Part of the redraws that is used to estimate the loss above the best after the next stage.
@@ -112,18 +113,12 @@ def shortlist(
     _check(chance, size, most, redraws, len(pool.clients))
     turn = next_turn(pool, asking.get("waves"))
     before = np.isin(pool.clients, turn.before)
-    estimates = estimate(pool)
-    sizes = parse_sizes(k, len(pool.clients))
+    estimates, sizes = estimate(pool), parse_sizes(k, len(pool.clients))
     given = constraints or Constraints()
     rules, _ = seat(given, pool, max(sizes), asking=True)
     feasible = feasible_sizes(rules, estimates, sizes)
     usual = weights_of(pool, weights)
-    goal = objective or usual_objective(estimates, usual, None)
-    if pool.plan.scored is not None and not isinstance(goal, PFL):
-        raise FedwiseError(
-            f"objective must be the loss where the plan asks for a score, got {goal.name}; leave it out, or make "
-            "a plan without score"
-        )
+    goal = _check_goal(objective or usual_objective(estimates, usual, None), pool)
     with Control(threads=threads, progress=progress) as control:
         if turn.stage == pool.plan.scored:
             members = control.run(lambda: _shown(pool, estimates, goal, seed, control))
@@ -131,8 +126,7 @@ def shortlist(
         trial = _Trial(estimates, goal, feasible, seed, control, pool.scores)
         found = control.run(lambda: trial.standings(redraws))
         able = can_answer(pool, turn.stage)
-        # Those who answered an earlier wave are known better; the doubt is about the others, and about the prior behind
-        # their tables: what scores add does not take it away.
+        # Those who answered an earlier wave are known better; the doubt is about the others, whatever they scored.
         known = known_share(estimates, usual, able & ~before if turn.before else None)
         found = doubted(found, known, feasible[min(feasible)], min(feasible))
         worth = control.run(lambda: trial.gains(able & ~before))
@@ -143,11 +137,8 @@ def shortlist(
         asked = ask(gains=worth)
         if not np.array_equal(asked, ask(gains=None)):  # else the chances explain it
             found = found._replace(gain=worth)
-        left_out = float(found.chance[~asked].sum()) / min(feasible)
-        sigmas = _after(pool, asked & ~before, turn.stage)
-        # Before the last wave anybody may still be asked.
-        among = asked if turn.left == 1 else np.ones_like(asked)
-        after = control.run(lambda: trial.regret_after(pool, among, sigmas, rules, max(redraws // _AFTER, 2)))
+        after = control.run(lambda: trial.regret_after(pool, asked, before, turn, rules, redraws))
+    left_out = float(found.chance[~asked].sum()) / min(feasible)
     bounded = size is not None or most is not None or turn.left > 1
     return listed(
         pool, turn, asked, sizes=tuple(feasible), chance=min(left_out, 1.0) if bounded else chance, bounded=bounded,
@@ -229,7 +220,7 @@ class _Trial:
             share = np.where(spread > 0, special.stdtr(redraws - 1, -mean / spread), share)
         return Standings(share, share, mean, spread, float(regret.mean()))
 
-    def gains(self, among: npt.NDArray[np.bool_]) -> Floats | None:
+    def gains(self, among: Flags) -> Floats | None:
         """By how much asking each client may lower the loss, where that decides. Margins are those in the estimates."""
         limits = self.feasible[len(self.chosen)]
         margin = margins(self.problem, limits, self.chosen, control=self.control)
@@ -243,12 +234,15 @@ class _Trial:
         return margins(problem, self.feasible[size], members, control=control), above
 
     def regret_after(
-        self, pool: Pool, among: npt.NDArray[np.bool_], sigmas: Floats, rules: Constraints, redraws: int
+        self, pool: Pool, asked: Flags, before: Flags, turn: Turn, rules: Constraints, redraws: int
     ) -> float | None:
-        """Mean loss above the best of a selection among some clients, once the noise has come down to `sigmas`.
+        """Mean loss above the best of a selection among those asked, once they have answered; some of the redraws.
 
         ``None`` where no federation among them satisfies the constraints.
         """
+        sigmas, redraws = _after(pool, asked & ~before, turn.stage), max(redraws // _AFTER, 2)
+        # Before the last wave anybody may still be asked.
+        among = asked if turn.left == 1 else np.ones_like(asked)
         out = tuple(name for name, stays in zip(pool.clients, among, strict=True) if not stays)
         rules = replace(rules, exclude=(*rules.exclude, *(name for name in out if name not in rules.include)))
         try:
@@ -297,7 +291,17 @@ class _Trial:
         return best[1], best[2]
 
 
-def _after(pool: Pool, asked: npt.NDArray[np.bool_], stage: int) -> Floats:
+def _check_goal(goal: Objective, pool: Pool) -> Objective:
+    """A score is one along the slope of the loss, and serves no other objective."""
+    if pool.plan.scored is not None and not isinstance(goal, PFL):
+        raise FedwiseError(
+            f"objective must be the loss where the plan asks for a score, got {goal.name}; leave it out, or make "
+            "a plan without score"
+        )
+    return goal
+
+
+def _after(pool: Pool, asked: Flags, stage: int) -> Floats:
     """Noise of every client and table once the asked clients have answered the stage."""
     more = np.array(pool.plan.stage(stage).sigmas) ** -2.0
     return np.asarray((pool.sigmas**-2.0 + asked[:, None] * more) ** -0.5)
