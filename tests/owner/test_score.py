@@ -171,6 +171,27 @@ def test_whoever_goes_ahead_answers_no_score(ask: Callable[..., Answer], plan: f
     assert fw.Pool.of([one.release for one in made]).scores is None
 
 
+def test_a_node_knows_its_number_of_records_by_its_tables(
+    ask: Callable[..., Answer], score: Score, tmp_path: Path
+) -> None:
+    tables = ask().release
+    ask(stage=2, score=score)
+    assert Archive(tmp_path / "budget.db").newest("ash") == tables
+
+
+def test_joint_tables_score_as_pairs_do(small_schema: fw.Schema, plan: fw.Plan, score: Score) -> None:
+    joint = fw.plan(small_schema, stages=TOTALS, score=True, joint=True)
+    people = make_people(300)
+    assert score.count(joint, people).exact.tolist() == score.count(plan, people).exact.tolist()
+    assert [len(stage.sigmas) for stage in joint.as_pairs.staged] == [len(plan.tables), 1, len(plan.tables)]
+    made = fw.release(joint, people, client="ash", simulated=True, seed=0, stage=2, score=score)
+    assert fw.Release.decode(made.encode()) == made
+    first = fw.release(joint, people, client="ash", simulated=True, seed=0)
+    pool = fw.Pool.of([first, made])
+    assert pool.scores is not None
+    assert pool.joint is not None
+
+
 def test_a_score_is_drawn_once(ask: Callable[..., Answer], plan: fw.Plan, score: Score) -> None:
     ask()
     first = ask(stage=2, score=score)

@@ -17,7 +17,7 @@ from fedwise.objective.pfl import Weights, loss
 from fedwise.owner.tables import count
 from fedwise.pool.intake import Scores
 from fedwise.search.client_errors import slope_at
-from fedwise.search.scores import make_score, told
+from fedwise.search.scores import informed, make_score, told
 
 CLIENTS = tuple("abcdefghijkl")
 TOTALS = [0.3, 0.7, 3.0]
@@ -117,6 +117,29 @@ def test_what_scores_say_is_the_normal_posterior(plan: fw.Plan, frames: dict[str
     vague = told(estimates, Scores(sums, np.full(12, 1e6)), members, Weights())
     np.testing.assert_allclose(vague.shift, 0.0, atol=1e-3 * abs(found.shift[0]))
     np.testing.assert_allclose(vague.left, 1.0, atol=1e-3)
+
+
+def test_informed_tables_pull_as_they_are_told(plan: fw.Plan, frames: dict[str, pl.DataFrame]) -> None:
+    asked = Asked(plan, frames)
+    asked.ask(CLIENTS, 1)
+    estimates, members, everybody = estimate(asked.pool(None)), np.arange(4), np.arange(12)
+    slope = slope_at(estimates, members, Weights())
+    rng = np.random.default_rng(0)
+    scores = Scores(rng.normal(0.0, 60.0, 12), np.full(12, 40.0))
+    scores.sums[3] = np.nan
+    moved = informed(estimates, scores, members, Weights(), everybody)
+    layout, sizes = estimates.layout, estimates.totals
+    shift = told(estimates, scores, members, Weights()).shift * sizes[members].sum() / sizes
+    assert np.abs(shift).max() > 1e-3
+    np.testing.assert_allclose((moved.cells - estimates.cells) @ slope / sizes, shift, atol=1e-9)
+    np.testing.assert_array_equal(moved.cells[3], estimates.cells[3])
+    for j in range(layout.tables):  # still tables of the same people
+        table = moved.cells[:, layout.slice(j)].reshape(-1, *layout.shapes[j])
+        down, across = layout.sides(j)
+        np.testing.assert_allclose(table.sum(axis=2), moved.marginals[:, down], rtol=1e-6)
+        np.testing.assert_allclose(table.sum(axis=1), moved.marginals[:, across], rtol=1e-6)
+    wild = informed(estimates, Scores(scores.sums * 1e3, scores.sigmas), members, Weights(), everybody)
+    assert (wild.cells >= 0.0).all()
 
 
 def test_first_a_few_answer_then_all_score_then_the_rest(

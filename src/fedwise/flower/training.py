@@ -243,7 +243,7 @@ class _Trainer:
         # A node restarted in the middle of a run has lost its context, not its release.
         if policy.ledger is not None:
             saved = Archive(policy.ledger).newest(policy.client)
-            if saved is not None and not saved.scored:
+            if saved is not None:
                 return records(saved)
         return None
 

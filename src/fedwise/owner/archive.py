@@ -80,8 +80,8 @@ class Archive:
                 yield found
 
     def newest(self, client: str) -> Release | None:
-        """The release of `client` saved last, or None."""
-        return next(self._of(client), None)
+        """The release of tables of `client` saved last, or None. A score says nothing of its number of records."""
+        return next((found for found in self._of(client) if not found.scored), None)
 
     def keep(self, release: Release) -> None:
         """Save a release before it leaves."""

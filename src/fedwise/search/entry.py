@@ -7,6 +7,7 @@ import time
 from typing import Unpack, get_args
 
 import msgspec
+import numpy as np
 
 from ..errors import FedwiseError, Infeasible, nearest
 from ..estimation import estimate
@@ -25,6 +26,7 @@ from .greedy import Greedy
 from .methods import resolve_method as resolve_method
 from .outcome import Method
 from .problem import PFL, Objective, Problem
+from .scores import informed
 from .seats import seat
 from .selection import Selection
 from .sizes import Sizes, parse_sizes
@@ -127,12 +129,30 @@ def _choose_by(
     if isinstance(objective, Chooser):
         return objective.choose(Question.of(pool, feasible, control, *asks))
     estimates, weights, alternatives, seed = asks
-    problem = Problem.of(estimates, objective or usual_objective(estimates, weights, near))
+    goal = objective or usual_objective(estimates, weights, near)
+    if isinstance(pool, Pool) and isinstance(goal, PFL):
+        estimates = _with_scores(pool, estimates, goal, feasible, control, seed)
+    problem = Problem.of(estimates, goal)
     inquiry = Inquiry(problem, estimates, released(pool), weights, evidence, alternatives, seed)
     found = search_sizes(problem, feasible, method, seed, control, enough=near)
     if near is not None and not control.stopped():
         _check_near(found, near)
     return inquiry.describe(_choose(found, smallest, near), found, control)
+
+
+def _with_scores(
+    pool: Pool, estimates: Estimates, goal: PFL, feasible: dict[int, Limits], control: Control, seed: int
+) -> Estimates:
+    """Estimates that know what clients answered to a score, by the slope at the federation that tables alone choose."""
+    if pool.scores is None or estimates.posterior is None:
+        return estimates
+    size = min(feasible)
+    first = Greedy("exchange").search(
+        Problem.of(estimates, goal), feasible[size], size, seed=seed, control=control
+    )
+    last = max(spending.stage for spending in pool.spendings)
+    known = np.flatnonzero([spending.stage == last for spending in pool.spendings])
+    return informed(estimates, pool.scores, np.array(first.members), goal.weights, known)
 
 
 def _rules(more: More) -> Rules:

@@ -9,6 +9,8 @@ between −1 and 1, has the noise of a single count. docs/theory/stages.md#score
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +33,8 @@ _RECORDS = 4000
 #: Part of what the scores tell apart that is not the slope of the loss as it stands now, in variance: the slope was
 #: estimated, and a record's points count between the limits only.
 _MISFIT = 0.5
+#: Part of itself that a share keeps, however far a score moves it.
+_KEPT = 0.25
 #: Least part of the scores' variance that is taken for clients' own.
 _LEAST = 0.05
 
@@ -92,6 +96,53 @@ def told(estimates: Estimates, scores: Scores, members: npt.NDArray[np.int64], w
     shift[asked] = factor * away * sizes[asked] / total
     left[asked] = np.sqrt(np.clip(1.0 - gain * factor, 0.0, 1.0))
     return Told(shift, left)
+
+
+def informed(
+    estimates: Estimates,
+    scores: Scores,
+    members: npt.NDArray[np.int64],
+    weights: Weights,
+    known: npt.NDArray[np.int64],
+) -> Estimates:
+    """The estimates with every client moved so that its pull on the loss is what tables and score say together.
+
+    A client moves along v = Σ_j (u_j − ū)(p_j − p̄) / Σ_j (u_j − ū)² over the clients `known` best: as proportions go with
+    the pull among those. g·v = 1, so that the pull moves by what `told` says, and all tables of a client stay consistent
+    with one another.
+
+    Parameters
+    ----------
+    members
+        Where the slope of the loss is taken.
+    known
+        Clients whose tables carry least noise.
+    """
+    found = told(estimates, scores, members, weights)
+    layout, sizes = estimates.layout, estimates.totals[:, None]
+    cells, marginals = estimates.cells / sizes, estimates.marginals / sizes
+    slope = slope_at(estimates, members, weights)
+    pull = cells[known] @ slope
+    pull = pull - pull.mean()
+    along = pull / max(float(pull @ pull), 1e-300)
+    by = (found.shift * float(estimates.totals[members].sum()) / estimates.totals)[:, None]
+    parts = [layout.slice(j) for j in range(layout.tables)]
+    levels = [layout.marginal(v) for v in range(len(layout.sizes))]
+    return replace(
+        estimates,
+        cells=_moved(cells, by * (along @ cells[known]), parts) * sizes,
+        marginals=_moved(marginals, by * (along @ marginals[known]), levels) * sizes,
+    )
+
+
+def _moved(shares: Floats, by: Floats, parts: Sequence[slice]) -> Floats:
+    """Shares that have moved, none to less than a part of itself, each table summing to what it did."""
+    found = np.maximum(shares + by, _KEPT * shares)
+    for here in parts:
+        sums = found[:, here].sum(axis=1, keepdims=True)
+        before = shares[:, here].sum(axis=1, keepdims=True)
+        found[:, here] *= np.divide(before, sums, out=np.ones_like(sums), where=sums > 0)
+    return found
 
 
 def _limits(estimates: Estimates, members: npt.NDArray[np.int64], score: Score, seed: int) -> tuple[int, int]:
