@@ -107,9 +107,9 @@ def informed(
 ) -> Estimates:
     """The estimates with every client moved so that its pull on the loss is what tables and score say together.
 
-    A client moves along v = Σ_j (u_j − ū)(p_j − p̄) / Σ_j (u_j − ū)² over the clients `known` best: as proportions go with
-    the pull among those. g·v = 1, so that the pull moves by what `told` says, and all tables of a client stay consistent
-    with one another.
+    A client moves along v = Σ_j (u_j − ū)(p_j − p̄) / Σ_j (u_j − ū)² over the clients `known` best: as proportions go
+    with the pull among those. g·v = 1, so that the pull moves by what `told` says, and all tables of a client stay
+    consistent with one another.
 
     Parameters
     ----------
