@@ -86,14 +86,15 @@ class Question(NamedTuple):
         said = ""
         if self.asked.staged:
             said = f"Stage {self.stage} of {len(self.asked.staged)}"
-            before = self.asked.stage(self.stage - 1).epsilon if self.stage > 1 else 0.0
-            said += f": the total epsilon rises from {before:g} to {self.total:g}."
+            earlier = sorted(self.asked.stage(number).epsilon for number in self.asked.before(self.stage))
+            before = " or ".join(f"{total:g}" for total in earlier or [0.0])
+            said += f": the total epsilon rises from {before} to {self.total:g}."
             if self.stage > 1:
                 said = f"You are asked again. {said}"
             if self.score is not None:
                 said += (
-                    " Asked is one number: how many more of your records score high than low, by the points of the "
-                    "shortlist."
+                    " Asked is one number: the sum of a score between -1 and 1 for each of your records, by the points of "
+                    "the shortlist."
                 )
         if self.answered.digest != self.asked.digest:
             asked = self.asked.stage(self.stage).epsilon

@@ -153,7 +153,7 @@ class Shortlist(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     @property
     def headline(self) -> str:
-        """Number, chance and expected loss, in three lines."""
+        """Number, chance and expected loss, in three lines; of a score the first two."""
         lines = [
             f"Shortlist of {len(self.clients)} of {len(self.standings)} clients for stage {self.stage} "
             f"(total epsilon {self.epsilon:g}) of plan {self.plan_digest[:12]}"
@@ -163,10 +163,10 @@ class Shortlist(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
                 else f", wave {self.wave.number} of {self.wave.of}: {len(self.added)} are asked now"
             ),
             f"  {self.statement}",
-            f"  Expected loss above the best: {self.regret:.4f} now"
-            + ("" if self.regret_after is None else f", {self.regret_after:.4f} after this {self._part}")
-            + ".",
         ]
+        if self.scored is None:
+            after = "" if self.regret_after is None else f", {self.regret_after:.4f} after this {self._part}"
+            lines.append(f"  Expected loss above the best: {self.regret:.4f} now{after}.")
         return "\n".join(lines)
 
     def __str__(self) -> str:
