@@ -93,8 +93,8 @@ class Question(NamedTuple):
                 said = f"You are asked again. {said}"
             if self.score is not None:
                 said += (
-                    " Asked is one number: the sum of a score between -1 and 1 for each of your records, by the points of "
-                    "the shortlist."
+                    " Asked is one number: the sum of a score between -1 and 1 for each of your records, by the points "
+                    "of the shortlist."
                 )
         if self.answered.digest != self.asked.digest:
             asked = self.asked.stage(self.stage).epsilon
