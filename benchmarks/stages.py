@@ -7,8 +7,8 @@ Exact census tables stand for the truth. Everybody releases at the first ε of a
 asked again, half of the clients at most (``size`` is half of the pool); their releases combine by precision, and
 `fw.select` chooses from the mixed pool. ``0.1,1/4`` asks the second stage in four waves; ``0.05,0.1s,1/4`` asks
 everybody for a score up to ε = 0.1, once the first wave has shown what to score by. Beside it stand single
-releases at one ε for all. The first stage sees the same standard normal draws as the single releases. Measured for each
-draw of the noise:
+releases at one ε for all. The first stage sees the same standard normal draws as the single releases; in schedules with
+a score the last stage does. Measured for each draw of the noise:
 
 - regret: true loss of the chosen federation less that of the best of its size; *answered*: the same where only those
   who answered the last stage may be chosen (`fedwise select --answered`);
@@ -179,11 +179,15 @@ def run_schedule(bench: Bench, schedule: str, seed: int, k: int) -> Row:
 
 
 def run_scored(bench: Bench, schedule: str, seed: int, k: int, waves: int) -> Row:
-    """One draw of a schedule whose second stage asks for a score: half of the clients are asked for tables again."""
+    """One draw of a schedule whose second stage asks for a score: half of the clients are asked for tables again.
+
+    The last stage, which carries nearly all of what is known of those asked, sees the draws of the single releases: a
+    ratio to these is then one of choices and not of draws.
+    """
     totals = [float(word.rstrip("s")) for word in schedule.split(",")]
     made, clients = plan(bench.schema, totals[-1], stages=totals, score=True), bench.clients
     scales = np.array(made.stage(1).sigmas)
-    first, last = bench.noisy(scales, seed, 1), bench.noisy(np.array(made.stage(3).sigmas), seed, 2)
+    first, last = bench.noisy(scales, seed, 2), bench.noisy(np.array(made.stage(3).sigmas), seed, 1)
     noise = np.random.default_rng([seed, 2, 78]).standard_normal(len(clients))
     stages, asked = np.ones(len(clients), dtype=np.int64), np.zeros(len(clients), dtype=np.bool_)
     sums, found = np.full(len(clients), np.nan), None

@@ -6,7 +6,6 @@ import hashlib
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -23,7 +22,7 @@ from .notebook import html_table
 from .objective.pfl import Weights, term_of
 from .privacy.judgement import fault, work
 from .privacy.scales import calibrate, check_promise, round_up
-from .privacy.staging import LEAST_SCORE_SIGMA, SCORE_STAGE, Stage, check_stages, stage_scales
+from .privacy.staging import Stage, check_parts, stage_scales
 from .promise import promise_in_words, schema_notes
 from .schema.frame import Format
 from .schema.joint import Folding, with_joint, without_joint
@@ -237,7 +236,10 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, k
             raise PlanError(f"{where} must ask for between 1 and {MAX_CELLS} cells, got {self.layout.cells}")
         # A digest proves that nothing changed on the way, not that the maker was honest: check the promise.
         if self.staged:
-            self._verify_stages(where)
+            check_parts(
+                self.staged, self.sigmas, total=(self.epsilon, self.mu), delta=self.delta,
+                bounds=(LEAST_SIGMA, MOST_SIGMA), where=where,
+            )  # fmt: skip
         drawn: tuple[float, ...] = ()
         score: float | None = None
         for stage in self.staged or (self.stage(1),):
@@ -266,36 +268,6 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, k
         asked = [pair for pair in self.layout.pairs if last in pair]
         if own != columns[-1] or not all(y == last and columns[x].role == Role.FEATURE for x, y in asked):
             raise PlanError(f"{where} has joint tables that are not its schema's; ask for a new copy")
-
-    def _verify_stages(self, where: str) -> None:
-        """Refuse stages that contradict the plan they belong to."""
-        stages = self.staged
-        check_stages([stage.epsilon for stage in stages], self.delta)
-        if any(stage.scored != (number == self.scored) for number, stage in enumerate(stages, 1)) or (
-            self.scored not in (None, SCORE_STAGE)
-        ):
-            raise PlanError(
-                f"{where} asks for a score in another stage than {SCORE_STAGE}; ask for a new copy"
-            )
-        fitting = all(len(stage.sigmas) == (1 if stage.scored else len(self.tables)) for stage in stages)
-        if not fitting or not all(
-            LEAST_SIGMA < sigma <= MOST_SIGMA for stage in stages for sigma in stage.sigmas
-        ):
-            raise PlanError(
-                f"{where} has a stage whose noise scales do not fit its tables; ask for a new copy"
-            )
-        if any(stage.scored and stage.sigmas[0] < LEAST_SCORE_SIGMA for stage in stages):
-            raise PlanError(f"{where} asks for a score with too little noise to check; do not answer it")
-        noise = np.array([stage.sigmas for stage in stages if not stage.scored])
-        together = np.sum(noise**-2.0, axis=0) ** -0.5
-        last = (stages[-1].epsilon, stages[-1].mu)
-        growing = all(a.mu < b.mu for a, b in pairwise(stages))
-        if not (
-            np.allclose(together, self.sigmas, rtol=1e-5, atol=0)
-            and growing
-            and last == (self.epsilon, self.mu)
-        ):
-            raise PlanError(f"{where} has stages that do not sum to its promise; ask for a new copy")
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:

@@ -64,7 +64,7 @@ class LossDistribution:
         # The discrete Gaussian is σ²-subgaussian (Canonne, Kamath, Steinke 2020), so the composed loss
         # leaves [ρ − t, ρ + t] with probability at most 2·exp(−t²/4ρ).
         reach = math.sqrt(4 * rho * math.log(1 / TAIL))
-        step = STEP * (1 / float(scales[-1]) if scales.size else gaussian)
+        step = STEP / float(scales[-1]) if scales.size else STEP * gaussian
         low = math.floor((rho - reach) / step) - 1
         size = fast_length(math.ceil(2 * reach / step) + 4)
         spectrum = np.ones(size // 2 + 1, dtype=np.complex128)

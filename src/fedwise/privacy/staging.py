@@ -137,6 +137,45 @@ def check_stages(epsilons: Sequence[float], delta: float) -> None:
         )
 
 
+def check_parts(
+    stages: Sequence[Stage],
+    sigmas: Floats,
+    *,
+    total: tuple[float, float],
+    delta: float,
+    bounds: tuple[float, float],
+    where: str,
+) -> None:
+    """Refuse stages that contradict the plan they belong to.
+
+    Parameters
+    ----------
+    sigmas
+        Noise scale of each table, all stages together.
+    total
+        ε and μ of the plan.
+    bounds
+        A scale is above the first and at most the second.
+    where
+        What the plan is called in an error.
+    """
+    check_stages([stage.epsilon for stage in stages], delta)
+    if any(stage.scored for number, stage in enumerate(stages, 1) if number != SCORE_STAGE):
+        raise PlanError(f"{where} asks for a score in another stage than {SCORE_STAGE}; ask for a new copy")
+    fitting = all(len(stage.sigmas) == (1 if stage.scored else len(sigmas)) for stage in stages)
+    if not fitting or not all(bounds[0] < sigma <= bounds[1] for stage in stages for sigma in stage.sigmas):
+        raise PlanError(f"{where} has a stage whose noise scales do not fit its tables; ask for a new copy")
+    if any(stage.scored and stage.sigmas[0] < LEAST_SCORE_SIGMA for stage in stages):
+        raise PlanError(f"{where} asks for a score with too little noise to check; do not answer it")
+    together = (
+        np.sum([np.array(stage.sigmas) ** -2.0 for stage in stages if not stage.scored], axis=0) ** -0.5
+    )
+    growing = all(a.mu < b.mu for a, b in pairwise(stages))
+    same = bool(np.allclose(together, sigmas, rtol=1e-5, atol=0))
+    if not (same and growing and (stages[-1].epsilon, stages[-1].mu) == total):
+        raise PlanError(f"{where} has stages that do not sum to its promise; ask for a new copy")
+
+
 def _listed(epsilons: Sequence[float]) -> str:
     return f"[{', '.join(f'{epsilon:g}' for epsilon in epsilons)}]"
 
