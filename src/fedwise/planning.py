@@ -150,9 +150,13 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, k
 
         `after` is the stage that the client answered last, where it is another than the one before.
         """
-        total = self.stage(number).mu
+        stage = self.stage(number)
+        if number == 1:
+            return stage.mu
         last = number - 1 if after is None else after
-        return total if number == 1 else math.sqrt(total**2 - self.stage(last).mu ** 2)
+        more = math.sqrt(max(stage.mu**2 - self.stage(last).mu ** 2, 0.0))
+        # Never less than the stage's own noise costs, whatever was charged for the others.
+        return max(more, stage.own_mu)
 
     @cached_property
     def layout(self) -> Layout:
@@ -417,6 +421,8 @@ def plan(
     PlanError
         The promise or the request is out of bounds.
     """
+    if score and not (schema.features or schema.sensitive):
+        raise PlanError("score needs features or sensitive columns, got a label alone; leave it out")
     weights = weights or Weights()
     schema, layout, cut = asked_tables(
         schema, weights, allocation, joint=joint or schema.columns[-1].role == Role.JOINT

@@ -120,7 +120,7 @@ def test_a_stage_in_waves(tmp_path: Path) -> None:
 def test_a_score_between_two_answers(tmp_path: Path) -> None:
     (tmp_path / "small.toml").write_text(SMALL)
     plan, releases = tmp_path / "plan.json", tmp_path / "releases"
-    said = run("plan", tmp_path / "small.toml", "--stages", "0.3,0.7,3", "--score", "-o", plan)
+    said = run("plan", tmp_path / "small.toml", "--stages", "0.2,0.4,3", "--score", "-o", plan)
     assert "the second asks for one number, the sum of a score between -1 and 1" in " ".join(said.split())
     for name in "abcdef":
         make_people(1200, ord(name)).write_csv(tmp_path / f"{name}.csv")
@@ -142,10 +142,10 @@ def test_a_score_between_two_answers(tmp_path: Path) -> None:
             assert ("one noisy number, the sum of a score" in " ".join(said.split())) == (
                 found.scored is not None
             )
-            assert "one noisy number" not in said or "0.7" in said
+            assert "one noisy number" not in said or "0.4" in said
     assert stages == [(3, 2), (2, 4), (3, 1)]
     pool = fw.Pool.load(releases)
-    assert sorted(pool.epsilons.tolist()) == [0.7] * 3 + [3.0] * 3
+    assert sorted(pool.epsilons.tolist()) == [0.4] * 3 + [3.0] * 3
     chosen = json.loads(run("select", releases, "-k", 2, "--json", "--no-rehearsal"))
     assert set(chosen["clients"]) <= {
         name for name, e in zip(pool.clients, pool.epsilons, strict=True) if e == 3.0

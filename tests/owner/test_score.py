@@ -21,6 +21,7 @@ from fedwise.owner.archive import Archive
 from fedwise.owner.ledger import Ledger
 from fedwise.owner.question import Question
 from fedwise.owner.score import MAX_POINTS, Points, Score
+from fedwise.privacy.scales import SLACK
 from fedwise.privacy.staging import SCORE_PARTS
 
 TOTALS = [0.05, 0.1, 1.0]
@@ -171,6 +172,67 @@ def test_whoever_goes_ahead_answers_no_score(ask: Callable[..., Answer], plan: f
     assert fw.Pool.of([one.release for one in made]).scores is None
 
 
+def test_no_stage_is_charged_less_than_its_noise_costs(
+    small_schema: fw.Schema, score: Score, tmp_path: Path
+) -> None:
+    """Stage 3 at several smaller epsilons after stages of a plan whose own totals cover more than they need."""
+    plan = fw.plan(small_schema, 3.0, stages=[0.2, 0.4, 3.0], score=True)
+    for number, stage in enumerate(plan.staged, 1):
+        alone = float(np.sum(np.array(stage.sigmas) ** -2.0)) ** 0.5
+        assert plan.charge(number) >= (1 + SLACK) * alone * (1 - 1e-9)
+    # A plan that states a large total after the score, and so little to add for the tables, is charged for their noise.
+    second = msgspec.structs.replace(plan.staged[1], mu=plan.staged[2].mu * 0.999)
+    lying = msgspec.structs.replace(plan, stages=(plan.staged[0], second, plan.staged[2]))
+    assert lying.charge(3) == pytest.approx(plan.staged[2].own_mu)
+    people, path = make_people(300), tmp_path / "budget.db"
+    ledger, drawn = Ledger(path, 5.0, 1e-5), 0.0
+    for stage, by, epsilon in (
+        (1, None, None),
+        (2, score, None),
+        (3, None, 0.6),
+        (3, None, 0.7),
+        (3, None, 0.8),
+    ):
+        made = fw.release(plan, people, client="ash", ledger=ledger, stage=stage, score=by, epsilon=epsilon)
+        drawn += float(np.sum(np.array(made.plan.stage(stage).sigmas) ** -2.0))
+    assert sum(charge.mu**2 for charge in ledger.history()) >= drawn
+
+
+def test_stages_that_cannot_be_asked_are_refused(
+    small_schema: fw.Schema, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(PlanError, match="stages must be three beside a score"):
+        fw.plan(small_schema, 2.0, stages=[0.05, 0.1, 0.5, 2.0], score=True)
+    with pytest.raises(PlanError, match="score needs features or sensitive columns"):
+        fw.plan(fw.Schema.parse(_LABEL), stages=TOTALS, score=True)
+    # Where the accountant's rounding would be charged (here: any cover at all).
+    monkeypatch.setattr("fedwise.privacy.staging.MOST_COVER", 1.0)
+    with pytest.raises(PlanError, match="stages beside a score must begin smaller"):
+        fw.plan(small_schema, stages=TOTALS, score=True)
+
+
+_LABEL = """
+name = "label"
+[columns.RICH]
+role = "target"
+rule = "INCOME > 50000"
+"""
+
+
+def test_a_score_does_not_follow_the_tables_it_comes_before(
+    ask: Callable[..., Answer], plan: fw.Plan, score: Score
+) -> None:
+    ask()
+    assert "rises from 0.05 or 0.1 to 1" in Question.of(plan, stage=3).sentence
+    last = ask(stage=3)
+    with pytest.raises(
+        ReleaseError, match="stage 2 of plan .* must not follow a later one".replace(".*", ".+")
+    ):
+        ask(stage=2, score=score)
+    assert last.ledger is not None
+    assert len(last.ledger.history()) == 2
+
+
 def test_a_node_knows_its_number_of_records_by_its_tables(
     ask: Callable[..., Answer], score: Score, tmp_path: Path
 ) -> None:
@@ -213,7 +275,9 @@ def test_an_owner_that_allows_less_answers_a_noisier_score(
     assert [stage.scored for stage in made.plan.staged] == [False, True]
 
 
-@pytest.mark.parametrize("change", [{"score": msgspec.UNSET}, {"stage": 1}, {"stage": 3}])
+@pytest.mark.parametrize(
+    "change", [{"score": msgspec.UNSET}, {"score": "\x1b[31mred"}, {"stage": 1}, {"stage": 3}]
+)
 def test_a_release_of_a_score_holds_together(
     ask: Callable[..., Answer], score: Score, change: dict[str, Any]
 ) -> None:
@@ -252,6 +316,12 @@ def test_a_pool_takes_scores_by_one_rule_only(plan: fw.Plan, score: Score) -> No
         fw.Pool.of([*first, made("a", 2, score), made("c", 2, other)])
     with pytest.raises(fw.FedwiseError, match="answers a score, and no tables of its client are there"):
         fw.Pool.of([*first[:2], made("c", 2, score)])
+    # A score of another plan, or of another edition of it, is along another slope or of other data.
+    again = plan.at_edition(2)
+    later = fw.release(again, make_people(300), client="a", simulated=True, seed=1)
+    aside = fw.Pool.of([*first, made("a", 2, score), made("c", 2, score), later]).scores
+    assert aside is not None
+    assert np.isfinite(aside.sums).tolist() == [False, False, True]
     # Single numbers may be equal: that is no copy.
     equal = made("a", 2, score)
     assert len(fw.Pool.of([*first, equal, msgspec.structs.replace(equal, client="b")])) == 3

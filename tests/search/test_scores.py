@@ -20,7 +20,7 @@ from fedwise.search.client_errors import slope_at
 from fedwise.search.scores import informed, make_score, told
 
 CLIENTS = tuple("abcdefghijkl")
-TOTALS = [0.3, 0.7, 3.0]
+TOTALS = [0.2, 0.4, 3.0]
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +161,7 @@ def test_first_a_few_answer_then_all_score_then_the_rest(
         asked.ask(listed.added, listed.stage, listed)
     assert order == [(3, 2), (2, 10), (3, 2), (3, 2)]
     pool = asked.pool(listed)
-    assert sorted(pool.epsilons.tolist()) == [0.7] * 6 + [3.0] * 6
+    assert sorted(pool.epsilons.tolist()) == [0.4] * 6 + [3.0] * 6
     with pytest.raises(PoolError, match="the last one; run fedwise select"):
         fw.shortlist(pool, 3, size=6, waves=3)
     # Those who answered no more than a score take no seat, unless they are included or too few are left.
@@ -197,6 +197,49 @@ def test_waves_with_a_score_go_on_as_they_began(plan: fw.Plan, frames: dict[str,
         fw.shortlist(asked.pool(first), 3, size=6, waves=2)
     with pytest.raises(FedwiseError, match="objective must be the loss where the plan asks for a score"):
         fw.shortlist(asked.pool(first), 3, size=6, objective=fw.Forecast("accuracy"))
+
+
+def test_only_those_who_went_ahead_count_as_asked(plan: fw.Plan, frames: dict[str, pl.DataFrame]) -> None:
+    """A client that is excluded, or came late, is on no list of those asked for tables."""
+    asked, listed = Asked(plan, frames), None
+    asked.ask(CLIENTS[:-1], 1)
+    for number in range(3):
+        rules = fw.Constraints(exclude=("k", "l") if number == 2 else ("k",))
+        listed = fw.shortlist(asked.pool(listed), 3, most=4, waves=2, redraws=10, constraints=rules)
+        asked.ask(listed.added, listed.stage, listed)
+        if number == 1:
+            asked.ask(CLIENTS[-1:], 1)
+            assert len(listed.ahead) == 2
+    assert not {"k", "l"} & set(listed.clients)
+    assert listed.complete
+    assert len(listed.clients) == 4
+
+
+def test_a_lost_list_of_those_ahead_is_made_again(plan: fw.Plan, frames: dict[str, pl.DataFrame]) -> None:
+    asked = Asked(plan, frames)
+    asked.ask(CLIENTS, 1)
+    first = fw.shortlist(asked.pool(None), 3, size=6, redraws=10)
+    asked.ask(first.added, 3)
+    again = fw.shortlist(asked.pool(None), 3, size=6, redraws=10)
+    assert again.scored is not None
+    assert set(again.ahead) == set(first.added)
+    broken = msgspec.structs.replace(again, wave=msgspec.structs.replace(again.wave, number=7))
+    with pytest.raises(FedwiseError, match="must have a wave of 1 to 4, got 7"):
+        fw.shortlist(asked.pool(broken), 3, size=6, redraws=10)
+
+
+def test_a_score_serves_the_loss_of_its_plan(plan: fw.Plan, frames: dict[str, pl.DataFrame]) -> None:
+    asked = Asked(plan, frames)
+    asked.ask(CLIENTS, 1)
+    with pytest.raises(FedwiseError, match="weights must be the plan's where it asks for a score"):
+        fw.shortlist(asked.pool(None), 3, weights=Weights(beta=3.0))
+    listed = fw.shortlist(asked.pool(None), 3, waves=1, redraws=10)
+    asked.ask(CLIENTS, 2, listed)
+    pool, tables = asked.pool(None), Asked(plan, frames)
+    tables.ask(CLIENTS, 1)
+    for weights, same in ((Weights(beta=3.0), True), (None, False)):
+        found, plain = (fw.select(p, 3, weights=weights, evidence="none") for p in (pool, tables.pool(None)))
+        assert (found.loss == plain.loss) is same
 
 
 def test_scores_move_the_order_in_which_clients_are_asked(

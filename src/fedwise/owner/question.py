@@ -138,6 +138,12 @@ def check_order(question: Question, ledger: Ledger, *, client: str) -> None:
             f"stage {stage} of plan {asked.digest[:12]} was charged to ledger '{ledger.path}' before, and its "
             "release is not kept here; restore it from where it was sent, a second draw would be charged again"
         )
+    later = [total.epsilon for total in asked.staged[stage:] if total.epsilon in charged]
+    if later:
+        raise ReleaseError(
+            f"stage {stage} of plan {asked.digest[:12]} must not follow a later one, and ledger '{ledger.path}' was "
+            f"charged for a total of {later[-1]:g}; leave stage {stage} unanswered"
+        )
     earlier = asked.before(stage)
     if earlier and not any(asked.stage(number).epsilon in charged for number in earlier):
         raise ReleaseError(

@@ -34,6 +34,7 @@ NO_ROWS = (
     "'where'"
 )
 _SEPARATORS = re.compile(r"[/\\]")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class NoisyTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -131,6 +132,8 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
             raise ReleaseError(
                 f"{where} must name what it scored by where a score is asked, and nowhere else"
             )
+        if self.score is not msgspec.UNSET and not _DIGEST.fullmatch(self.score):
+            raise ReleaseError(f"{where} names a score by something else than its digest; ask for a new copy")
         wanted = _requests(self.plan, self.number)
         if len(self.tables) != len(wanted):
             raise ReleaseError(f"{where} holds {len(self.tables)} tables, its plan asks for {len(wanted)}")

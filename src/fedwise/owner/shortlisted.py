@@ -59,6 +59,8 @@ class Shortlist(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         Which wave of the stage this is, and whom it adds; not set where all are asked at once.
     score
         What scores, where the stage asks for a score; everybody is asked that who was not asked for the tables again.
+    ahead
+        Who was asked for the tables again ahead of the score.
     """
 
     format: Literal["fedwise/shortlist/1"] = FORMAT
@@ -80,6 +82,7 @@ class Shortlist(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     standings: tuple[Standing, ...]
     wave: Wave | msgspec.UnsetType = msgspec.UNSET  # not written where a stage is asked at once
     score: Score | msgspec.UnsetType = msgspec.UNSET  # not written where tables are asked
+    ahead: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET  # as the score
 
     @property
     def added(self) -> tuple[str, ...]:

@@ -217,8 +217,10 @@ def _scores(spent: list[list[Taken]]) -> Scores | None:
         return None
     sums, sigmas = np.full(len(spent), np.nan), np.full(len(spent), np.nan)
     for i, own in enumerate(spent):
+        # Of the plan, and its edition, that the client's tables answer: others are of other data, or another slope.
+        families = {one.part.family for one in latest([one for one in own if one.score is None])}
         for one in own:
-            if one.score is not None:
+            if one.score is not None and one.part.family in families:
                 sums[i], sigmas[i] = one.counts[0] / SCORE_PARTS, one.sigmas[0] / SCORE_PARTS
     return Scores(sums, sigmas)
 

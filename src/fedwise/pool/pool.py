@@ -253,8 +253,7 @@ class Pool:
             flags=self.flags,
             alerts=self.alerts,
             sources=self.sources,
-            asked=self.asked,
-            scores=self.scores,
+            asked=self.asked,  # a score is one along the loss of all targets together
         )
 
     def __len__(self) -> int:

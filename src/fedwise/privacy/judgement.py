@@ -19,10 +19,10 @@ Floats = npt.NDArray[np.float64]
 EXACT_BELOW = 2000.0
 #: The same beside a score. Its noise is far narrower than that of tables, so a grid as fine as these need would hold so
 #: many points that rounding, added over all of them, looks like a loss.
-FINE_BESIDE_SCORE = 50.0
+FINE_BESIDE_SCORE = 20.0
 #: What the continuous Gaussian's μ is enlarged by, relatively, so that it is nowhere better than discrete noise
-#: of σ ≥ EXACT_BELOW, and of σ ≥ FINE_BESIDE_SCORE. The true difference is about 1/(24σ²): 1e-8 and 2e-5.
-LATTICE, LATTICE_BESIDE_SCORE = 1e-6, 1e-4
+#: of σ ≥ EXACT_BELOW, and of σ ≥ FINE_BESIDE_SCORE. The true difference is about 1/(24σ²): 1e-8 and 1e-4.
+LATTICE, LATTICE_BESIDE_SCORE = 1e-6, 1e-3
 
 
 def composed(sigmas: Floats, *, score: float | None = None) -> LossDistribution:

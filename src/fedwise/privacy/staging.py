@@ -46,6 +46,8 @@ Floats = npt.NDArray[np.float64]
 LEAST_PART = 0.01
 #: The stage that asks for a score, in a plan that has one, and how many parts a whole score has.
 SCORE_STAGE, SCORE_PARTS = 2, 10
+#: Most that covers noise beside a score, relatively: beyond it the accountant's own rounding would be charged.
+MOST_COVER = 1.01
 #: Least noise of a score: then parts are so fine beside it that the accountant's Gaussian covers it.
 LEAST_SCORE_SIGMA = 5.0
 
@@ -65,6 +67,11 @@ class Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def scored(self) -> bool:
         """Whether it asks for a score in place of the tables."""
         return self.asks is not msgspec.UNSET
+
+    @property
+    def own_mu(self) -> float:
+        """μ that covers the noise of this stage alone."""
+        return (1.0 + SLACK) * math.sqrt(math.fsum(sigma**-2.0 for sigma in self.sigmas)) * (1.0 - 1e-12)
 
     @property
     def drawn(self) -> tuple[float, ...]:
@@ -107,6 +114,8 @@ def stage_scales(
         raise PlanError(
             f"stages must end at the plan's epsilon {epsilon:g}, got {totals[-1]:g}; pass epsilon={totals[-1]:g}"
         )
+    if score and len(totals) > SCORE_STAGE + 1:
+        raise PlanError(f"stages must be three beside a score, got {_listed(totals)}; give [0.05, 0.1, 1.0]")
     made: list[Stage] = []
     before = _Drawn(np.empty(0), None)
     for number, total in enumerate(totals, 1):
@@ -117,6 +126,10 @@ def stage_scales(
                 f"stages must ask for a score at a small epsilon, got a total of {total:g}; give [0.05, 0.1, 1.0]"
             )
         mu = covering_mu(before.every, before.losses)
+        if score and mu > MOST_COVER * math.sqrt(float(np.sum(before.every**-2.0))):
+            raise PlanError(
+                f"stages beside a score must begin smaller, got {_listed(totals)}; give [0.05, 0.1, 1.0]"
+            )
         made.append(
             Stage(float(total), mu, tuple(sigmas.tolist()), asks="score" if scored else msgspec.UNSET)
         )
@@ -160,8 +173,11 @@ def check_parts(
         What the plan is called in an error.
     """
     check_stages([stage.epsilon for stage in stages], delta)
-    if any(stage.scored for number, stage in enumerate(stages, 1) if number != SCORE_STAGE):
+    scored = any(stage.scored for stage in stages)
+    if any(stage.scored != (scored and number == SCORE_STAGE) for number, stage in enumerate(stages, 1)):
         raise PlanError(f"{where} asks for a score in another stage than {SCORE_STAGE}; ask for a new copy")
+    if scored and len(stages) > SCORE_STAGE + 1:
+        raise PlanError(f"{where} has more than one stage after its score; ask for a new copy")
     fitting = all(len(stage.sigmas) == (1 if stage.scored else len(sigmas)) for stage in stages)
     if not fitting or not all(bounds[0] < sigma <= bounds[1] for stage in stages for sigma in stage.sigmas):
         raise PlanError(f"{where} has a stage whose noise scales do not fit its tables; ask for a new copy")

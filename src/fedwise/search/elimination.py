@@ -298,6 +298,10 @@ def _check_goal(goal: Objective, pool: Pool) -> Objective:
             f"objective must be the loss where the plan asks for a score, got {goal.name}; leave it out, or make "
             "a plan without score"
         )
+    if pool.plan.scored is not None and isinstance(goal, PFL) and goal.weights != pool.plan.weights:
+        raise FedwiseError(
+            "weights must be the plan's where it asks for a score, got others; make a plan with these weights"
+        )
     return goal
 
 

@@ -143,8 +143,11 @@ def _choose_by(
 def _with_scores(
     pool: Pool, estimates: Estimates, goal: PFL, feasible: dict[int, Limits], control: Control, seed: int
 ) -> Estimates:
-    """Estimates that know what clients answered to a score, by the slope at the federation that tables alone choose."""
-    if pool.scores is None or estimates.posterior is None:
+    """Estimates that know what clients answered to a score, by the slope at the federation that tables alone choose.
+
+    A score serves the loss it was asked for: with other weights than the plan's it is not read.
+    """
+    if pool.scores is None or estimates.posterior is None or goal.weights != pool.plan.weights:
         return estimates
     size = min(feasible)
     first = Greedy("exchange").search(

@@ -74,7 +74,7 @@ def ask_score(
     return listed(
         pool, turn, asked, sizes=sizes, chance=0.0, bounded=False, redraws=0, regret=0.0, regret_after=None,
         objective=PFL(weights).name, seed=seed, constraints=msgspec.to_builtins(rules.given()), standings=standings,
-        score=make_score(estimates, members, weights, seed=seed),
+        ahead=turn.before, score=make_score(estimates, members, weights, seed=seed),
     )  # fmt: skip
 
 

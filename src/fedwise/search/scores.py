@@ -85,7 +85,8 @@ def told(estimates: Estimates, scores: Scores, members: npt.NDArray[np.int64], w
     pull = (estimates.cells / sizes[:, None]) @ slope_at(estimates, members, weights)
     errors = client_errors(estimates, estimates.posterior, members, np.arange(count), weights)
     spread = (errors * total / sizes)[asked] ** 2
-    seen, noise = (scores.sums / sizes)[asked], (scores.sigmas / sizes)[asked] ** 2
+    # No record scores beyond 1, whatever an answer says.
+    seen, noise = np.clip(scores.sums / sizes, -1.0, 1.0)[asked], (scores.sigmas / sizes)[asked] ** 2
     if asked.sum() < 2:
         return Told(shift, left)
     hidden = float(pull[asked].var() + spread.mean())

@@ -86,6 +86,11 @@ def next_turn(pool: Pool, waves: int | None) -> Turn:
 
 def _check_waves(kept: Shortlist, waves: int) -> None:
     """Waves that have begun go on as they began."""
+    if isinstance(kept.wave, Wave) and not 1 <= kept.wave.number <= kept.wave.of <= MOST_WAVES:
+        raise FedwiseError(
+            f"the shortlist beside the releases must have a wave of 1 to {kept.wave.of}, got {kept.wave.number}; "
+            "restore it, or remove shortlist.json to begin the stage anew"
+        )
     if isinstance(kept.wave, Wave) and waves != kept.wave.of:
         raise FedwiseError(
             f"waves must be {kept.wave.of}, as in the shortlist of wave {kept.wave.number} kept beside the releases, "
@@ -97,13 +102,11 @@ def _scored_turn(pool: Pool, waves: int, kept: Shortlist | None) -> Turn:
     """The next turn of a plan that asks for a score: a first wave of tables, the score, then the other waves."""
     score, last = pool.plan.scored, len(pool.plan.staged)
     assert score is not None
-    if kept is not None and kept.stage == score:
+    if kept is not None and kept.stage == score and last > score:
         _check_waves(kept, waves)
         number = 1 if kept.wave is msgspec.UNSET else kept.wave.number + 1
-        ahead = tuple(name for name in pool.clients if name not in kept.clients) if number > 1 else ()
-        if last > score:
-            return Turn(last, number, waves, ahead)
-    elif kept is not None and not kept.complete:
+        return Turn(last, number, waves, () if kept.ahead is msgspec.UNSET else kept.ahead)
+    if kept is not None and kept.stage == last and not kept.complete:
         _check_waves(kept, waves)
         assert isinstance(kept.wave, Wave)
         number = kept.wave.number
@@ -112,6 +115,9 @@ def _scored_turn(pool: Pool, waves: int, kept: Shortlist | None) -> Turn:
             if number == 1
             else Turn(last, number + 1, waves, kept.clients)
         )
+    answered = tuple(spending.client for spending in pool.spendings if spending.stage == last)
+    if kept is None and answered and pool.scores is None:  # the list of those who went ahead is lost
+        return Turn(score, 1, waves, answered)
     stage = next_stage(pool, waves)  # refuses where all were asked
     ahead_first = stage == score and waves > 1 and last > score
     return Turn(last, 1, waves, ()) if ahead_first else Turn(stage, 1, 1 if stage == score else waves, ())
