@@ -303,8 +303,9 @@ def show(args: argparse.Namespace, console: Console) -> bool:
     by = {row[0]: row for row in found.iter_rows()}
     if "1" not in by:
         return True
-    wanted = [by[name] for name in ("0.1,1", "0.1,1/4") if name in by]
-    return all(row[5] <= 1.5 * by["1"][5] and row[6] <= row[7] for row in wanted)
+    wanted = [by[name] for name in args.schedules if "," in name and name in by]
+    kept = (row[5] <= 1.5 * by["1"][5] and row[6] <= row[7] and row[4] >= 0.5 for row in wanted)
+    return all(kept)
 
 
 def main() -> int:

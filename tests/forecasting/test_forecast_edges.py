@@ -15,7 +15,7 @@ from fedwise.forecasting.design import Design
 from fedwise.forecasting.metrics import auc
 from fedwise.forecasting.objective import Forecast
 from fedwise.forecasting.population import groups_of
-from fedwise.forecasting.sample import draw
+from fedwise.forecasting.thinning import draw
 from fedwise.forecasting.valuation import effects, front
 from fedwise.schema.layout import Layout
 from forecasting.forecast_pools import SCHEMA, codes_of, exact_estimates, frame_of

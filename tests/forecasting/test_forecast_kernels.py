@@ -13,7 +13,7 @@ from fedwise.forecasting import kernels
 from fedwise.forecasting.anchor import Anchor, level_sums, pair_sums
 from fedwise.forecasting.design import Design
 from fedwise.forecasting.moments import consistent_counts, moments
-from fedwise.forecasting.sample import denoise, thin
+from fedwise.forecasting.thinning import denoise, thin
 from fedwise.objective.sample import Sample, draw
 from forecasting.forecast_pools import codes_of, exact_estimates
 

@@ -13,7 +13,7 @@ from . import kernels
 from .class_anchor import chances, compress, fit_classes
 from .design import Design
 from .population import grouped_design, groups_of
-from .sample import thin
+from .thinning import thin
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -41,8 +41,8 @@ from .people import estimated_shares, people_shares
 from .population import Population, label_chance
 from .ranking import MOST_LOSS, batch_ranks, make_bins
 from .redraws import RedrawCache
-from .sample import check_joined
 from .settings import Prediction, Settings
+from .thinning import check_joined
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from ..estimation.consistency import consistent
 from ..estimation.estimates import Estimates
-from .sample import denoise
+from .thinning import denoise
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -15,7 +15,7 @@ from .design import Design
 from .metrics import MATCHED, NAMES, Metrics, auc, from_rates, matched_yes
 from .moments import Moments
 from .ranking import costs
-from .sample import thin
+from .thinning import thin
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
