@@ -15,7 +15,7 @@ from fedwise.forecasting.design import Design
 from fedwise.forecasting.metrics import auc
 from fedwise.forecasting.objective import Forecast
 from fedwise.forecasting.population import groups_of
-from fedwise.forecasting.thinning import draw
+from fedwise.forecasting.thinning import check_joined
 from fedwise.forecasting.valuation import effects, front
 from fedwise.schema.layout import Layout
 from forecasting.forecast_pools import SCHEMA, codes_of, exact_estimates, frame_of
@@ -129,7 +129,7 @@ def test_tables_that_do_not_connect_the_variables() -> None:
     layout = Layout.of(SCHEMA, (("AGE", "JOB"), ("SEX", "RICH")))
     shares = np.concatenate([np.full(20, 1 / 20), np.full(4, 1 / 4)])
     with pytest.raises(FedwiseError, match="tables that connect all variables"):
-        draw(layout, shares, [0, 1, 3, 4], records=100, seed=0)
+        check_joined(layout, shares, [0, 1, 3, 4])
 
 
 def test_effects_and_fronts_refuse_nonsense(forecaster: Forecaster) -> None:
