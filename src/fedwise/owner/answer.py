@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict, Unpack
 
 from ..errors import BudgetExceeded, FedwiseError, ReleaseError
 from ..files import check_room, refuse_existing
@@ -21,6 +21,13 @@ from .question import Question, check_order
 from .release import Release, check_client, check_consent, check_version, draw
 from .score import Score
 from .tables import Tables
+
+
+class Limits(TypedDict, total=False):
+    """The largest ε and δ that an owner accepts of one plan."""
+
+    max_epsilon: float | None
+    max_delta: float | None
 
 
 class Answer(NamedTuple):
@@ -44,6 +51,7 @@ def answer(
     stage: int = 1,
     score: Score | None = None,
     epsilon: float | None = None,
+    **limits: Unpack[Limits],
 ) -> Answer:
     """Answer a plan from private rows: charged, and never drawn twice.
 
@@ -72,6 +80,8 @@ def answer(
         What the stage that asks for a score scores by.
     epsilon
         The owner's own total ε, where it allows less than the plan asks.
+    **limits
+        ``max_epsilon``, ``max_delta``: the largest the owner accepts of one plan.
 
     Raises
     ------
@@ -80,9 +90,9 @@ def answer(
     LedgerError
         The ledger or the archive cannot be used. Nothing is charged.
     BudgetExceeded
-        The plan asks for more than the ledger has left. Nothing is charged.
+        The plan asks for more than the owner accepts, or the ledger has left. Nothing is charged.
     """
-    check(plan, client=client, stage=stage, score=score, epsilon=epsilon)
+    check(plan, client=client, stage=stage, score=score, epsilon=epsilon, **limits)
     question = Question.of(plan, stage=stage, epsilon=epsilon, score=score)
     if output is not None:
         refuse_existing(output, force=force, error=ReleaseError)

@@ -46,9 +46,7 @@ def answer_all(
         for the second stage.
     budget
         Total ε of a new ledger. [the plan's]
-    max_epsilon, max_delta
-        The largest ε and δ the holder accepts of one plan.
-    force
+    max_epsilon, max_delta, force
         As for `fedwise.owner.answer.answer`.
     progress
         Called with the name of every client that has answered.
@@ -87,6 +85,8 @@ def answer_all(
             client=name,
             ledger=_opener(question.answered, path, budget),
             archive=archives[name],
+            max_epsilon=max_epsilon,
+            max_delta=max_delta,
             output=output / release_name(name, stage),
             force=force,
             stage=stage,
