@@ -26,6 +26,7 @@ pytestmark = pytest.mark.slow
 
 SURE = 1 - 1e-8
 MODULE = sys.modules["fedwise.owner.release"]
+COUNTING = sys.modules["fedwise.owner.question"]
 
 
 def broken(found: Audit) -> set[str]:
@@ -136,7 +137,7 @@ def test_noise_too_small_by_half_shows_in_mu_itself(
 def test_wrong_counts_are_found(
     small_schema: fw.Schema, people: pl.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = MODULE.count
+    real = COUNTING.count
 
     def twice(codes: Any, layout: Any) -> Tables:
         """The last record is counted twice in one table."""
@@ -144,7 +145,7 @@ def test_wrong_counts_are_found(
         tables.exact[layout.slice(2)] += real(codes[:, -1:], layout).exact[layout.slice(2)]
         return tables
 
-    monkeypatch.setattr(MODULE, "count", twice)
+    monkeypatch.setattr(COUNTING, "count", twice)
     found = fw.audit(fw.plan(small_schema, 1.0), people, confidence=SURE)
     assert "counting" in broken(found)
     assert "counts before noise are wrong" in found.findings[0]
