@@ -104,7 +104,8 @@ class Tab:
 def tab(chromium: Any) -> Iterator[Tab]:
     """A fresh tab that must not complain."""
     context = chromium.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
-    context.set_default_timeout(120_000)  # a busy machine is no defect; how fast the page is has tests of its own
+    # A busy machine is no defect; how fast the page is has tests of its own.
+    context.set_default_timeout(120_000)
     made = Tab(context.new_page())
     yield made
     context.close()
