@@ -62,13 +62,13 @@ def ask_score(
 ) -> Shortlist:
     """Everybody who was not asked for the tables again is asked for a score; nobody is eliminated."""
     asked = can_answer(pool, turn.stage) & ~np.isin(pool.clients, (*turn.before, *rules.exclude))
-    reasons = {
+    why = {
         True: "asked for the sum of a score",
-        False: "asked for its tables already, or its owner allows no more",
+        False: "excluded, asked for its tables already, or its owner allows no more",
     }
     spent = pool.epsilons
     standings = tuple(
-        Standing(pool.clients[i], bool(asked[i]), 0.0, float(spent[i]), reasons[bool(asked[i])])
+        Standing(pool.clients[i], bool(asked[i]), 0.0, float(spent[i]), why[bool(asked[i])])
         for i in np.argsort(~asked, kind="stable").tolist()
     )
     return listed(

@@ -24,7 +24,6 @@ from ..pool.intake import Scores
 from .client_errors import client_errors, slope_at
 
 Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
 
 #: Points are integers: so many for one bit of the loss.
 _POINTS = 10_000
