@@ -10,10 +10,10 @@ from conftest import make_people
 from fedwise.estimation import estimate
 from fedwise.rehearsal.hidden import learnt
 from fedwise.rehearsal.judging import corrected, reliability
+from fedwise.rehearsal.settling import settled
 from fedwise.rehearsal.stage import TARGET, Stage
 from fedwise.rehearsal.trainings import judged
-from fedwise.training.encoding import Encoder
-from fedwise.training.local import predict
+from fedwise.training.encoding import Encoder, Rows
 from fedwise.training.model import Model
 from fedwise.training.simulate import simulate
 
@@ -71,17 +71,13 @@ def test_gaps_are_judged_by_people_of_the_whole_release(pool, stage) -> None:
     found = judged(stage, ("c0", "c1"), config)
     model = Model.named(config.model, stage.encoder.width, stage.encoder.task)
     done = simulate(stage.prepared(("c0", "c1")), ("c0", "c1"), config, model=model)
-    of_own = predict(model, done.parameters, stage.own.rows, engine=config.engine)
-    factor = reliability(
-        stage.judges,
-        predict(model, done.parameters, stage.judges.rows, engine=config.engine),
-        stage.own,
-        of_own,
-    )
+    trained_on = Rows.concat([stage.rows(client) for client in ("c0", "c1")])
+    scores_of = settled(model, done.parameters, trained_on, config)
+    of_own = scores_of(stage.own.rows)
+    factor = reliability(stage.judges, scores_of(stage.judges.rows), stage.own, of_own)
     known = learnt(of_own, stage.own.chance)
     for judges, of_groups in ((stage.judges, False), (stage.gap_judges, True)):
-        scores = predict(model, done.parameters, judges.rows, engine=config.engine)
-        people, scores = judges.facing(corrected(scores, factor), known)
+        people, scores = judges.facing(corrected(scores_of(judges.rows), factor), known)
         wanted, _ = people.measure(scores)
         for name, value in wanted.items():
             if (":" in name) == of_groups:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import polars as pl
 
 from ..estimation.estimates import Estimates
+from ..estimation.variation import varied
 from .joint import JointModel, JointShares, Space
 from .model import Grid, Model, shares_of
 from .values import Values
@@ -32,7 +33,7 @@ class Drawer:
     """Draws doubles of the clients of one pool, whose common model is fitted once."""
 
     def __init__(self, estimates: Estimates, *, seed: int = 0) -> None:
-        self.estimates = estimates
+        self.estimates = estimates = varied(estimates)
         self.seed = seed
         self.grid = Grid(estimates.layout)
         self.values = Values(estimates.schema)

@@ -18,6 +18,9 @@ Records = npt.NDArray[np.int16]
 #: State of a generator: one word, never 0.
 State = npt.NDArray[np.uint64]
 
+#: Least by which a change of a record must lower the sum of squares to be taken, for each table that it touches. Noise
+#: offers many changes that lower it by less; taken, they wear away what the model knows beyond pairs.
+_WORTH = 0.03
 #: Bounds of a factor, so that products of many stay finite.
 _LEAST, _MOST = 1e-6, 1e6
 
@@ -139,8 +142,8 @@ def refine(
     """Change records one variable at a time until their tables are those of `goal`, in place.
 
     Proposals are drawn from the model, so what lies beyond pairs stays as the model has it; one is taken when it
-    lowers Σ (counts − goal)² / (goal + 1). ``steps[v, u]`` holds the first cell of the table of v and u, and how far
-    apart two levels of v and of u lie in it.
+    lowers Σ (counts − goal)² / (goal + 1) by at least `_WORTH` for each table it touches. ``steps[v, u]`` holds the
+    first cell of the table of v and u, and how far apart two levels of v and of u lie in it.
 
     Returns
     -------
@@ -158,14 +161,15 @@ def refine(
                 new, old = _pick(p, sizes[v], _uniform(state) * total), row[v]
                 if new == old:
                     continue
-                change = 0.0
+                change, tables = 0.0, 0
                 for u in range(row.size):
                     if place[v, u] >= 0:
+                        tables += 1
                         base = steps[v, u, 0] + row[u] * steps[v, u, 2]
                         out, into = base + old * steps[v, u, 1], base + new * steps[v, u, 1]
                         change += (1.0 - 2.0 * (counts[out] - goal[out])) / (goal[out] + 1.0)
                         change += (1.0 + 2.0 * (counts[into] - goal[into])) / (goal[into] + 1.0)
-                if change < 0.0:
+                if change < -_WORTH * tables:
                     for u in range(row.size):
                         if place[v, u] >= 0:
                             base = steps[v, u, 0] + row[u] * steps[v, u, 2]

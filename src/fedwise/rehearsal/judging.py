@@ -27,6 +27,10 @@ Floats = npt.NDArray[np.float64]
 
 #: Least factor by which scores are drawn together.
 _LEAST = 0.05
+#: Newton steps that find a move of scores, and a step that is small enough.
+_STEPS, _CLOSE = 50, 1e-7
+#: Least mean chance, and least counter-chance, that scores are moved to.
+_LEAST_RATE = 1e-6
 
 
 class GroupRates(msgspec.Struct, frozen=True):
@@ -158,9 +162,26 @@ def _slope(judges: Judges, scores: Vector) -> float:
 
 
 def corrected(scores: Vector, reliable: float) -> Vector:
-    """Scores drawn together towards their mean by a factor."""
-    middle = scores.mean(dtype=np.float64)
-    return np.asarray(middle + reliable * (scores - middle), dtype=scores.dtype)
+    """Scores drawn together by a factor, with the mean chance they had.
+
+    Drawn towards their own mean alone, a few people whose label is all but certain would pull everybody else past ½.
+    """
+    if reliable == 1.0 or not len(scores):
+        return scores
+    return shifted(reliable * scores, float(probability(scores).mean()))
+
+
+def shifted(scores: Vector, rate: float) -> Vector:
+    """Scores moved by the one number with which their mean chance is a rate."""
+    move, rate = 0.0, min(max(rate, _LEAST_RATE), 1.0 - _LEAST_RATE)
+    for _ in range(_STEPS):
+        chance = probability(scores + move)
+        # Newton's step, short enough where hardly anybody's label is open.
+        step = (rate - float(chance.mean())) / max(float((chance * (1.0 - chance)).mean()), _LEAST_RATE)
+        move += min(max(step, -1.0), 1.0)
+        if abs(step) < _CLOSE:
+            break
+    return np.asarray(scores + move, dtype=scores.dtype)
 
 
 def _rates(counts: Floats, attribute: str, levels: Sequence[str], threshold: str) -> list[GroupRates]:

@@ -21,8 +21,8 @@ from ..doubling.target import PublicRows, Target
 from ..errors import FedwiseError
 from ..estimation import Releases
 from ..objective.metric import parse
-from ..training.encoding import Encoder
-from ..training.local import predict
+from ..training.encoding import Encoder, Rows
+from ..training.federation import Prepared
 from ..training.model import Model, Vector
 from ..training.settings import Training
 from ..training.simulate import Config, Progress, simulate
@@ -31,6 +31,7 @@ from .hidden import NOTHING, Learnt, learnt
 from .judging import Judges, corrected, mean_rates, of_the_whole, reliability
 from .performance import Performance
 from .public import PublicStage
+from .settling import settled
 from .stage import JUDGED, Stage
 from .trained import Gaps, Trained, read_trained
 
@@ -43,7 +44,7 @@ _THREADS = 2
 #: Settings of a training that a rehearsal does not look at.
 _NOT_REHEARSED = ("evaluate_every", "replicates", "split_seed")
 #: Raised when the same training would come to something else than before: results of older code are then not taken up.
-_EDITION = 4
+_EDITION = 5
 #: File of a run directory with one finished training a line.
 NAME = "trainings.jsonl"
 
@@ -246,8 +247,8 @@ def performance(
 ) -> Performance:
     """A federation's results, by stage, as one value; metrics that some stage lacks are left out.
 
-    Where trainings on doubles of the whole release looked at gaps, these count as much as all stages together. Their
-    noise is that of the release alone, so they say nothing of the spread: every stage is moved alike.
+    Where trainings on doubles of the whole release looked at gaps, their mean is what to expect. Their noise is that of
+    the release alone, so they say nothing of the spread: the stages are moved to that mean, all alike.
     """
     numbers = tuple(sorted(trained) if stages is None else stages)
     finals = [trained[number].final for number in numbers]
@@ -258,9 +259,9 @@ def performance(
     wholes = [whole for number in numbers if (whole := trained[number].whole) is not None]
     for name in wholes[0].final if wholes else ():
         seen = float(np.mean([whole.final[name] for whole in wholes]))
-        values[name] = values[name] + (seen - values[name].mean()) / 2
+        values[name] = values[name] + seen - values[name].mean()
     if wholes:
-        groups = mean_rates([groups, mean_rates([whole.groups for whole in wholes])])
+        groups = mean_rates([whole.groups for whole in wholes])
     return Performance(
         role=role,
         clients=tuple(clients),
@@ -284,34 +285,33 @@ def judged(stage: Stage, clients: Sequence[str], config: Config, *, whole: bool 
     model = Model.named(config.model, stage.encoder.width, stage.encoder.task)
     every = max(1, config.rounds // _POINTS)
     points: dict[int, dict[str, float]] = {}
+    prepared = stage.prepared(clients)
+    own_rows = _trained_on(prepared, clients)
 
     def seen(now: Progress) -> _Seen:
         """What the judges see of the parameters of a round."""
-        found = predict(model, now.parameters, judges.rows, engine=config.engine)
+        scores = settled(model, now.parameters, own_rows, config)
+        found = scores(judges.rows)
         if isinstance(judges, DrawnJudges) or isinstance(people, DrawnJudges):
-            return _Seen(judges, found, 1.0, NOTHING)
+            return _Seen(scores, judges, found, 1.0, NOTHING)
         if own is None:
             known = NOTHING if model.additive else learnt(found, judges.chance)
-            return _Seen(*judges.facing(found, known), 1.0, known)
-        of_own = predict(model, now.parameters, own.rows, engine=config.engine)
-        of_people = (
-            found if people is judges else predict(model, now.parameters, people.rows, engine=config.engine)
-        )
+            return _Seen(scores, *judges.facing(found, known), 1.0, known)
+        of_own = scores(own.rows)
+        of_people = found if people is judges else scores(people.rows)
         factor = reliability(people, of_people, own, of_own)
         known = NOTHING if model.additive else learnt(of_people, people.chance, of_own, own.chance)
-        return _Seen(*judges.facing(corrected(found, factor), known), factor, known)
+        return _Seen(scores, *judges.facing(corrected(found, factor), known), factor, known)
 
     def look(now: Progress) -> None:
         if now.round % every == 0 and now.round < config.rounds:
             found = seen(now)
             points[now.round] = found.judges.curve(found.scores)
 
-    done = simulate(stage.prepared(clients), clients, config, model=model, on_round=look)
-    last = seen(done)
+    last = seen(simulate(prepared, clients, config, model=model, on_round=look))
     final, groups = last.judges.measure(last.scores)
     if stage.gap_judges is not None:
-        scores = predict(model, done.parameters, stage.gap_judges.rows, engine=config.engine)
-        of_gaps = _gaps(stage.gap_judges, corrected(scores, last.factor), last.learnt)
+        of_gaps = _gaps(stage.gap_judges, corrected(last.of(stage.gap_judges.rows), last.factor), last.learnt)
         final, groups = final | of_gaps.final, list(of_gaps.groups)
     points[config.rounds] = final
     curve: dict[str, tuple[float, ...]] = {"round": tuple(map(float, sorted(points)))}
@@ -319,8 +319,9 @@ def judged(stage: Stage, clients: Sequence[str], config: Config, *, whole: bool 
         curve[metric] = tuple(points[number][metric] for number in sorted(points))
     again = None
     if whole and stage.gap_judges is not None:
-        done = simulate(stage.prepared(clients, whole=True), clients, config, model=model)
-        scores = predict(model, done.parameters, stage.gap_judges.rows, engine=config.engine)
+        doubles = stage.prepared(clients, whole=True)
+        done = simulate(doubles, clients, config, model=model)
+        scores = settled(model, done.parameters, _trained_on(doubles, clients), config)(stage.gap_judges.rows)
         # How far this second model has learnt; how much the tables tell was seen without its noise.
         slope = learnt(scores, stage.gap_judges.chance).slope
         scores = corrected(scores, of_the_whole(last.factor))
@@ -328,9 +329,17 @@ def judged(stage: Stage, clients: Sequence[str], config: Config, *, whole: bool 
     return Trained(final, curve, tuple(groups), again)
 
 
-class _Seen(NamedTuple):
-    """Judges and scores as they are counted, the factor that drew the scores together, and what was learnt."""
+def _trained_on(prepared: Prepared, clients: Sequence[str]) -> Rows:
+    """All records that a federation trains on."""
+    return Rows.concat([prepared.train[client] for client in clients])
 
+
+class _Seen(NamedTuple):
+    """A round: the model's scores of any rows, judges and their scores as they are counted, the factor that drew these
+    together, and what was learnt.
+    """
+
+    of: Callable[[Rows], Vector]
     judges: Judges | DrawnJudges
     scores: Vector
     factor: float

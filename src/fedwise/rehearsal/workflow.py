@@ -121,8 +121,8 @@ def rehearse(
 
 
 def _task(clients: tuple[str, ...], settings: Training, stage: int, records: int | None) -> Task:
-    """A training. In the first stage gaps are trained once more on the whole release; a quick look does without."""
-    return Task(clients, settings, stage, records, whole=stage == 0 and records is None)
+    """A training. Gaps are trained once more on the whole release; a quick look does without."""
+    return Task(clients, settings, stage, records, whole=records is None)
 
 
 def rehearsed(
