@@ -129,3 +129,13 @@ def test_what_noise_drowns_is_said_not_to_be_known() -> None:
     assert drowned.figure("eod@rate").known
     text = str(Rehearsed(performances=(drowned,), settings={}))
     assert "not known at this epsilon" in text
+
+
+def test_a_single_stage_has_the_spread_of_those_beside_it() -> None:
+    """A candidate that was rehearsed once is held to a margin like any other, a wider one than after three stages."""
+    rng = np.random.default_rng(5)
+    others = [made("random", (0.7 + rng.normal(0, 0.01, 3)).tolist(), [0.2] * 3) for _ in range(8)]
+    once, thrice = (made("federation", [0.75] * n, [0.2] * n) for n in (1, 3))
+    spread = compare(thrice, others, "auc").error / np.sqrt((1 + 1 / 8) * (1 + 1 / 3))
+    assert 0.005 < spread < 0.02
+    assert compare(once, others, "auc").error > compare(thrice, others, "auc").error

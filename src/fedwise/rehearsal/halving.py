@@ -33,9 +33,9 @@ from .trainings import Stopped, Task, Trainings, performance
 Members = tuple[int, ...]
 Floats = npt.NDArray[np.float64]
 
-#: Most records of a double in a short rehearsal. With a quarter of them the order of federations by AUC is another one
-#: (rank correlation .6 to .7 with full rehearsals of clients of 4,000), and little time is saved.
-SHORT = 4_000
+#: Most records of a double in a short rehearsal. With a quarter of a client's records the order of federations is
+#: another one (rank correlation .6 to .7 with full rehearsals), and the search is led away from the good ones.
+SHORT = 16_000
 #: Numbers of the stages of short rehearsals: others than those of full ones, so that one draw does not decide twice.
 _SHORT_STAGES = (100, 101)
 #: Share of the trainings that are short, and federations that are proposed at a time.
@@ -146,7 +146,7 @@ class Halving:
         most = max(int(self.asked.trials * _SHORT_SHARE) - 2 * len(self.references), 2)
         first = list(dict.fromkeys(m for m in candidates if m not in self.short))[: most // 4]
         drawn = [m for m in self._random(most, salt=1) if m not in self.short and m not in first]
-        batch = [*first, *drawn][: max(most // 2, 1)]
+        batch = [*first, *drawn][: max(most // 3, 1)]
         rng = np.random.default_rng([self.asked.seed, 0x5A])
         spent = 0
         while batch and spent < most:

@@ -284,7 +284,11 @@ def compare(
     if not len(gaps) or np.isnan(gaps).any():
         return Comparison(name, math.nan, math.nan, float(np.mean(means)), math.nan, "not distinguishable")
     # The stages' own noise averages out over them; that of the release, about as large, does not.
-    error = paired_spread([one, *others], name) * math.sqrt((1 + 1 / len(others)) * (1 + 1 / len(gaps)))
+    spread = paired_spread([one, *others], name)
+    if math.isnan(spread):
+        # A single stage of its own says nothing of the spread; several of the others do.
+        spread = paired_spread(others, name)
+    error = spread * math.sqrt((1 + 1 / len(others)) * (1 + 1 / len(gaps)))
     difference = float(gaps.mean())
     sign = 1.0 if parse(name).larger_is_better else -1.0
     mean = float(np.mean(one.values[name]))
