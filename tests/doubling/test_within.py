@@ -11,7 +11,7 @@ import pytest
 import fedwise as fw
 from doubling.aged_people import AGED, aged
 from fedwise.doubling.drawer import Drawer
-from fedwise.doubling.within import Cumulative
+from fedwise.doubling.within import Cumulative, _density
 
 
 def test_cumulative_keeps_each_bin_and_falls_outwards() -> None:
@@ -23,6 +23,30 @@ def test_cumulative_keeps_each_bin_and_falls_outwards() -> None:
     assert (np.diff(last) < 0).all()
     first = np.diff(made(np.linspace(0, 10, 6), 0))
     assert (np.diff(first) > 0).all()
+
+
+def test_an_outer_bin_with_much_in_it_has_died_down_before_its_edge() -> None:
+    """An exponential through the same two numbers would still be at a quarter of its height there."""
+    edges, mass = np.array([0.0, 45.0, 65.0, 100.0]), np.array([0.4, 0.3, 0.3])
+    made = Cumulative(edges, mass)
+    last = np.diff(made(np.linspace(65, 100, 36), 2))
+    last = 0.3 * last / last.sum()
+    assert last[0] == pytest.approx(0.3 / 20, rel=0.01)  # the density of the bin beside it, for a year
+    assert last[-1] < 0.15 * last[0]
+    assert (np.diff(last) < 0).all()
+
+
+def test_a_nearly_even_outer_bin_stays_so() -> None:
+    made = Cumulative(np.array([0.0, 10.0, 20.0]), np.array([0.5, 0.4999]))
+    last = np.diff(made(np.linspace(10, 20, 6), 1))
+    np.testing.assert_allclose(last / last.sum(), 0.2, atol=0.001)
+
+
+def test_a_whole_number_stands_for_all_up_to_the_next() -> None:
+    """[20, 40) holds the ages 20 to 39, each as common as the others where the bins beside it are as full."""
+    numbers = np.arange(20.0, 40.0)
+    made = Cumulative(np.array([0.0, 20.0, 40.0, 60.0]), np.array([0.3, 0.3, 0.3]))
+    np.testing.assert_allclose(_density(made, numbers, np.ones(20, int)), 0.05, atol=1e-6)
 
 
 def test_an_empty_outer_bin_is_even() -> None:

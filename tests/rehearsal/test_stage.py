@@ -61,7 +61,7 @@ def test_records_may_be_bounded_and_the_target_chosen(pool, stage) -> None:
 
 def test_gaps_are_judged_by_people_of_the_whole_release(pool, stage) -> None:
     """Their noise is the release's, half that of either half, so their rates lie nearer to the estimates of it."""
-    assert len(stage.gap_judges.rows) == 4_000
+    assert len(stage.gap_judges.rows) == 3 * 4_000
     whole = estimate(pool)
     positive = whole.marginals[:, whole.layout.marginal(whole.schema.target)].sum(axis=0)
     assert stage.gap_judges.chance.mean() == pytest.approx(positive[1] / positive.sum(), abs=0.02)

@@ -6,7 +6,9 @@ Spread evenly, the numbers of a double would jump at every edge, and a model tha
 
 - the density is the mean of an even one and that of the cumulative distribution interpolated smoothly between the
   edges (monotone cubic); in the first and last bin, often wide and empty towards the outside, it falls from that of
-  the next bin as fast as the bin's own count says: incomes below zero are mostly zero;
+  the next bin as fast as the bin's own count says: incomes below zero are mostly zero. It falls exponentially where
+  that has died down before the outer edge, which is set where nobody is expected, and else as a normal one: there are
+  many people of 66 where all adults are asked, and few of 95;
 - the factors of the log-linear model, one for each bin, are taken for values at the middle of the bins and their
   logarithms interpolated in a line between: within a bin too, an employed person is rather of the age at which
   more are employed.
@@ -24,6 +26,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from scipy.interpolate import PchipInterpolator
+from scipy.optimize import brentq
+from scipy.special import erf
 
 from .model import Model
 from .values import Group, Values
@@ -34,6 +38,8 @@ Records = npt.NDArray[np.int16]
 
 #: How far numbers reach into a wide first or last bin, as a share of the unit in which the model reads the column.
 _REACH = 0.25
+#: Density at the outer edge, beside that at the inner one, below which an exponential has died down.
+_DIED = 0.01
 #: Rounds of fitting the density within bins.
 _ROUNDS = 8
 #: Most that the rest of a record may say about a bin, in log-odds.
@@ -185,20 +191,20 @@ def _edges(bins: Floats, numbers: Floats, codes: Ints) -> Floats:
     """Edges of the bins; a filter may leave only part of the first or the last one."""
     edges = bins.copy()
     if len(numbers):
-        edges[codes[0]] = max(edges[codes[0]], numbers[0] - 1.0)
-        edges[codes[-1] + 1] = min(edges[codes[-1] + 1], numbers[-1] + 1.0)
+        edges[codes[0]] = max(edges[codes[0]], numbers[0])
+        step = numbers[-1] - numbers[-2] if len(numbers) > 1 else 1.0
+        edges[codes[-1] + 1] = min(edges[codes[-1] + 1], numbers[-1] + step)
     return edges
 
 
 def _density(cumulative: Cumulative, numbers: Floats, codes: Ints) -> Floats:
-    """Share of each value in its bin, each standing for what is nearest to it."""
+    """Share of each value in its bin. Bins hold their lower edge, so a value stands for all up to the next one."""
     out = np.ones(len(numbers))
     edges, mass = cumulative.edges, cumulative.mass
     for level in np.unique(codes):
         at = np.flatnonzero(codes == level)
         if len(at) > 1 and mass[level] > 0:
-            middles = (numbers[at][1:] + numbers[at][:-1]) / 2
-            marks = np.concatenate([[edges[level]], middles, [edges[level + 1]]])
+            marks = np.concatenate([numbers[at], [edges[level + 1]]])
             out[at] = np.maximum(np.diff(cumulative(marks, int(level))), 0.0)
         out[at] /= max(out[at].sum(), 1e-300)
     return out
@@ -229,14 +235,21 @@ class Cumulative:
         return np.asarray((self._smooth(marks) + even) / 2, dtype=np.float64)
 
     def _outer(self, marks: Floats, level: int, beside: int) -> Floats:
-        """Falls exponentially from the density of the next bin, where that one is denser."""
+        """Falls from the density of the next bin, where that one is denser."""
         width = float(self.edges[level + 1] - self.edges[level])
         density = float(self.mass[beside] / (self.edges[beside + 1] - self.edges[beside]))
-        scale = _scale(float(self.mass[level]), density, width)
+        mass = float(self.mass[level])
+        scale = _scale(mass, density, width)
         if math.isinf(scale) and width * _REACH > self.reach:
             scale = self.reach
         away = self.edges[level + 1] - marks if level < beside else marks - self.edges[level]
-        reached = away / width if math.isinf(scale) else np.expm1(-away / scale) / np.expm1(-width / scale)
+        if math.isinf(scale):
+            reached = away / width
+        elif math.exp(-width / scale) < _DIED or mass >= density * width:
+            reached = np.expm1(-away / scale) / np.expm1(-width / scale)
+        else:
+            deviation = _deviation(mass, density, width) * math.sqrt(2.0)
+            reached = erf(away / deviation) / erf(width / deviation)
         return np.asarray(-reached if level < beside else reached, dtype=np.float64)
 
 
@@ -248,3 +261,15 @@ def _scale(mass: float, density: float, width: float) -> float:
     for _ in range(50):
         scale = mass / (density * -math.expm1(-width / scale))
     return scale if scale < 50 * width else math.inf
+
+
+def _deviation(mass: float, density: float, width: float) -> float:
+    """Deviation σ of a normal fall cut at `width` with `density` at 0: mass = density·σ·√(π/2)·erf(width/σ√2)."""
+
+    def excess(deviation: float) -> float:
+        reached = math.erf(width / deviation / math.sqrt(2.0))
+        return density * deviation * math.sqrt(math.pi / 2.0) * reached - mass
+
+    # A deviation of a hundred widths is as good as no fall at all.
+    widest = 100.0 * width
+    return widest if excess(widest) <= 0 else float(brentq(excess, 1e-6 * width, widest))

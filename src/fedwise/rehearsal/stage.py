@@ -35,6 +35,8 @@ TARGET = "\0target"
 JUDGED = 20_000
 #: Most records of it as the doubles' own half of the noise shows it.
 _OWN = 8_000
+#: How many times as many judge gaps: a gap is a difference of rates in parts of the population.
+_FOR_GAPS = 3
 
 
 class Stage:
@@ -134,7 +136,7 @@ class Stage:
         """
         if self._trained is self._judging or self.encoder.task.kind != "binary":
             return None
-        found = self._population(self._whole, self.judged, "gap")
+        found = self._population(self._whole, _FOR_GAPS * self.judged, "gap")
         assert isinstance(found, Judges)  # two classes
         return found
 
