@@ -96,7 +96,7 @@ def load(name: str, *, cap: int | None = ROWS, sample: int | None = None, tested
     With `sample` clients train on at most so many of the rows that their tables count, and `tested` rows of all clients
     test the models.
     """
-    frames, schema = _areas(*AREAS[name]) if name in AREAS else states(name)
+    frames, schema = records(name)
     if cap is not None:
         frames = {client: f.sample(min(cap, f.height), seed=1) for client, f in frames.items()}
     train, _ = split_all(frames, 0.2, seed=0)
@@ -165,6 +165,11 @@ class Trained:
 def _part(rows: object, size: int, client: str) -> object:
     index = np.random.default_rng([len(client), *client.encode()]).permutation(len(rows))[:size]  # type: ignore[arg-type]
     return rows.take(np.sort(index))  # type: ignore[attr-defined]
+
+
+def records(name: str) -> tuple[dict[str, pl.DataFrame], Schema]:
+    """Records of each client of a pool, and its schema."""
+    return _areas(*AREAS[name]) if name in AREAS else states(name)
 
 
 def states(name: str) -> tuple[dict[str, pl.DataFrame], Schema]:
