@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from ..cache import Cache
 from ..estimation.estimates import Estimates
 from ..estimation.variation import varied
 from .joint import JointModel, JointShares, Space
@@ -51,6 +52,7 @@ class Drawer:
             self.fitted = JointModel.fit(
                 space, self._goal_base, records=POOL_RECORDS, sweeps=POOL_SWEEPS, seed=_seed(seed, "pool")
             )
+        self._goals: Cache[str, Floats] = Cache()
         #: Where numbers lie within their bins: as in the pool, since a client's own tables are too noisy for it.
         self.scaled = scaled_columns(self.values, self.model, self.base)
 
@@ -78,6 +80,9 @@ class Drawer:
 
     def _goal(self, client: str) -> Floats:
         """A client's tables as shares, in the layout of the model."""
+        return self._goals.get(client, lambda: self._shares_of(client))
+
+    def _shares_of(self, client: str) -> Floats:
         place = self.estimates.clients.index(client)
         pairs = self.shares(self.estimates.cells[place])
         return pairs if self._joint is None else self._joint.of(pairs, place)
