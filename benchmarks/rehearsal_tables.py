@@ -179,7 +179,8 @@ def page(rows: pl.DataFrame, calibrated: Sequence[str], areas: Sequence[str]) ->
         "",
         "That models are settled, who trains for gaps, how estimates are lengthened and where numbers lie in outer "
         "bins was worked out on travel2024 and employment2024 above all, with other federations and the noise of draws "
-        "from 1 ([variants](variants.md#levels-of-gaps)), so this page's draw 1 is not untouched; outer bins were "
+        "from 1 ([variants](variants.md#levels-of-gaps)), so this page's draw 1 is not untouched (draws 5 and 6 are); "
+        "outer bins were "
         "looked at on all pools ([how](../theory/doubles.md#values)).",
         "",
         "What is not on this page (pairs, k = 10) was measured with an "
