@@ -16,8 +16,8 @@ keep both, and where none of the ten best of 200 keeps both the page says so. ``
 docs/results/choosing.csv.
 
 **What was chosen on what.** The search was worked on with noise seeds 301 and 302 (draws 1 and 2) and an earlier form
-of this benchmark, in which federations trained on other rows than tables count (docs/results/variants.md). Draw 12 was run
-once, after all of it, and chose nothing; nor did draw 10, run before numbers in doubles lay where they do now.
+of this benchmark, in which federations trained on other rows than tables count (docs/results/variants.md). Draw 12 was
+run once, after all of it, and chose nothing; nor did draw 10, run before numbers in doubles lay where they do now.
 
 Every training is kept in build/choosing as it ends; a run that was stopped goes on. Writes docs/results/choosing.csv
 and choosing.md after each choice. Needs the census records in ../shared/data.
