@@ -28,24 +28,28 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import hidden
 import msgspec
 import numpy as np
 import polars as pl
-from rehearsal_pools import STATES, Real, federations, settings
+from rehearsal_pools import (
+    STATES,
+    Members,
+    Real,
+    Trained,
+    config_of,
+    federations,
+    load,
+    measured,
+    scorer,
+    settings,
+)
 
 import fedwise as fw
-from fedwise.training.encoding import Rows
-from fedwise.training.local import predict
-from fedwise.training.metrics import measure_scores
-from fedwise.training.model import Model
-from fedwise.training.simulate import simulate
 
 ROOT = Path(__file__).parents[1]
 TASKS = tuple(STATES)
@@ -66,8 +70,6 @@ CHOSEN = (
     "regression by another method than the one rehearsed; its figures are not comparable."
 )
 
-Members = tuple[str, ...]
-
 
 def training(task: str, model: str) -> fw.Training:
     """As benchmarks/rehearsal.py trains; logistic regression with a longer step, so that it comes near its end."""
@@ -76,55 +78,27 @@ def training(task: str, model: str) -> fw.Training:
 
 
 class Truth:
-    """What federations of a pool come to on real rows, each training kept in a file as it ends."""
+    """What federations of a pool come to on real rows."""
 
     def __init__(self, real: Real, model: str) -> None:
         self.real, self.training = real, training(real.name, model)
-        self.attribute = real.prepared.encoder.attributes[0]
-        self._path = BUILD / f"{real.name}-{model}.trained.jsonl"
-        self._lock = threading.Lock()
+        self.encoder = real.prepared.encoder
+        self.attribute = self.encoder.attributes[0]
         held = real.prepared.held_out
         order = np.random.default_rng(0).permutation(len(held))
         # All held-out rows, and two halves of them.
         self._rows = {"": held, "/1": held.take(np.sort(order[::2])), "/2": held.take(np.sort(order[1::2]))}
-        self._known: dict[tuple[Members, int], dict[str, float]] = {}
-        if self._path.exists():
-            for line in map(json.loads, self._path.read_text().splitlines()):
-                self._known[tuple(line["clients"]), line["seed"]] = line["metrics"]
-
-    def of(self, members: Members, seed: int = 0) -> dict[str, float]:
-        """Metrics on all held-out rows, and with ``/1`` and ``/2`` on their halves."""
-        members = tuple(sorted(members))
-        if (members, seed) not in self._known:
-            found = self._train(members, seed)
-            line = json.dumps({"clients": members, "seed": seed, "metrics": found}) + "\n"
-            with self._lock, self._path.open("a") as file:
-                file.write(line)
-                self._known[members, seed] = found
-        return self._known[members, seed]
+        #: Metrics of a federation on all held-out rows, and with ``/1`` and ``/2`` on their halves.
+        self.of = Trained(BUILD / f"{real.name}-{model}.trained.jsonl", self._train)
 
     def _train(self, members: Members, seed: int) -> dict[str, float]:
-        config = msgspec.structs.replace(
-            self.training.config(), seed=seed, replicates=0, evaluate_every=self.training.rounds
-        )
-        prepared = self.real.prepared
-        model = Model.named(config.model, prepared.encoder.width)
-        done = simulate(prepared, members, config, model=model)
+        scores = scorer(self.real.prepared, members, config_of(self.training, seed))
+        found = {part: measured(scores(rows), rows, self.encoder) for part, rows in self._rows.items()}
         return {
-            name + part: value
-            for part, rows in self._rows.items()
-            for name, value in self._measured(
-                predict(model, done.parameters, rows, engine=config.engine), rows
-            ).items()
+            name + part: metrics[f"{name}:{self.attribute}" if name in LIMITS else name]
+            for part, metrics in found.items()
+            for name in (*METRICS, *LIMITS)
         }
-
-    def _measured(self, scores: np.ndarray, rows: Rows) -> dict[str, float]:
-        groups = dict(zip(self.real.prepared.encoder.attributes, rows.groups, strict=True))
-        found = measure_scores(scores, rows.y, groups)
-        return {name: float(found[self._full(name)]) for name in (*METRICS, *LIMITS)}
-
-    def _full(self, name: str) -> str:
-        return f"{name}:{self.attribute}" if name in LIMITS else name
 
     def randoms(self) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
         """Metrics of the random federations, and of the second training of the first of them."""
@@ -264,7 +238,7 @@ def main() -> None:
         for draw, metric in itertools.product(options.draws, options.metrics):
             kept = BUILD / f"{task}-{model}-{metric}-{draw}-{options.trials}.json"
             if not kept.exists():
-                truth = truth or Truth(hidden.read(task), model)
+                truth = truth or Truth(load(task), model)
                 kept.write_text(json.dumps(measure(truth, task, model, metric, draw, options)))
             rows.append(json.loads(kept.read_text()))
             print(json.dumps(rows[-1]), flush=True)

@@ -117,7 +117,7 @@ def measure(name: str, options: argparse.Namespace) -> list[dict[str, object]]:
     for (size, epsilon, draw), path in parts.items():
         if not path.exists():
             assert real is not None
-            trained = Trained(real, options.out)
+            trained = Trained.of(real, options.out)
             made = Forecaster(
                 estimate(real.pool(epsilon, options.noise + draw)), settings=Settings.for_model("mlp")
             )

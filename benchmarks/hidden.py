@@ -18,21 +18,19 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import forecast_intervals as further_pools
-import msgspec
 import polars as pl
-from rehearsal_pools import Real, federations, load, settings, train
+from rehearsal_pools import Real, config_of, federations, load, scorer, settings, train
 
 from fedwise.objective.metric import parse
 from fedwise.rehearsal.hidden import Learnt, knowing, learnt, normal, with_hidden
 from fedwise.rehearsal.judging import Judges
 from fedwise.rehearsal.stage import Stage
-from fedwise.training.local import predict
-from fedwise.training.model import Model, Vector
-from fedwise.training.simulate import simulate
+from fedwise.training.encoding import Rows
+from fedwise.training.model import Vector
 
 POOLS = ("income2018", "coverage2024", "poverty_ny", "degree", "disabled", "travel2024")
 CHECKS = ("employment2024", "income2024", "fulltime_fl", "married")
@@ -52,7 +50,7 @@ def read(name: str) -> Real:
     return further_pools.further(name, sample=None, tested=100_000)
 
 
-def measured(judges: Judges, scores: Vector, spread: float, slope: float) -> dict[str, float]:
+def judged(judges: Judges, scores: Vector, spread: float, slope: float) -> dict[str, float]:
     """Metrics with hidden log-odds of this spread."""
     drawn = normal(len(scores), SEED)
     people = Judges(judges.rows, with_hidden(judges.chance, drawn, spread), judges.attributes, judges.levels)
@@ -62,20 +60,15 @@ def measured(judges: Judges, scores: Vector, spread: float, slope: float) -> dic
 def lines(name: str, number: int, epsilon: float) -> Iterator[dict[str, object]]:
     """Rehearsed less trained, of each federation, metric and η."""
     real = read(name)
-    config = msgspec.structs.replace(
-        settings(name).config(), seed=0, replicates=0, evaluate_every=settings(name).rounds
-    )
-    encoder = real.prepared.encoder
-    stage = Stage(real.pool(epsilon, SEED, joint=True), encoder)
+    stage = Stage(real.pool(epsilon, SEED, joint=True), real.prepared.encoder)
     for members in federations(real.clients, SIZE, number, seed=SEED):
         truth = train(real, members, 0)
-        model = Model.named(config.model, encoder.width, encoder.task)
-        done = simulate(stage.prepared(members), members, config, model=model)
-        scores = predict(model, done.parameters, stage.judges.rows, engine=config.engine)
-        known = _known(stage, model, done.parameters, scores)
+        scores_of = scorer(stage.prepared(members), members, config_of(settings(name)))
+        scores = scores_of(stage.judges.rows)
+        known = _known(stage, scores_of, scores)
         for spread in (*GRID, None):
             used = known.hidden if spread is None else spread
-            found = measured(stage.judges, scores, used, known.slope)
+            found = judged(stage.judges, scores, used, known.slope)
             for metric, value in found.items():
                 short = str(parse(metric)._replace(attribute=""))
                 if short in METRICS and metric in truth:
@@ -86,11 +79,11 @@ def lines(name: str, number: int, epsilon: float) -> Iterator[dict[str, object]]
                     }  # fmt: skip
 
 
-def _known(stage: Stage, model: Model, parameters: Vector, scores: Vector) -> Learnt:
+def _known(stage: Stage, scores_of: Callable[[Rows], Vector], scores: Vector) -> Learnt:
     """What a network has learnt, as a rehearsal finds it."""
     if stage.own is None:
         return learnt(scores, stage.judges.chance)
-    return learnt(scores, stage.judges.chance, predict(model, parameters, stage.own.rows), stage.own.chance)
+    return learnt(scores, stage.judges.chance, scores_of(stage.own.rows), stage.own.chance)
 
 
 def show(rows: pl.DataFrame) -> None:

@@ -5,8 +5,9 @@
 Random federations of five train a network on rows with two seeds, and on doubles of exact tables, of estimates at
 ε = 1, and of estimates lengthened as the library draws them (`fedwise.estimation.variation`); always whole releases
 with joint tables. Each model is judged on real held-out rows and, where it was trained on doubles, by people of the
-same tables; as it stands after the last round, and settled (`fedwise.rehearsal.settling`). Printed and kept: SPD, EOD
-and the share of predicted positives at ½, mean over federations.
+same tables; as it stands after the last round, and settled (`fedwise.rehearsal.settling`). Printed and kept, mean over
+federations: SPD, EOD and the share of predicted positives at ½; how far the mean chance is off the label rate of the
+records that trained (`off`), its size, and how much SPD goes with it (`per_off`, the median).
 
 Federations and noise are others than those of benchmarks/rehearsal.py (seed 1, draws from 1). Writes
 docs/results/levels.csv. Needs the census records in ../shared/data.
@@ -21,26 +22,22 @@ from contextlib import nullcontext
 from pathlib import Path
 from unittest.mock import patch
 
-import hidden
-import msgspec
 import numpy as np
 import polars as pl
-from rehearsal_pools import Real, federations, settings
+from rehearsal_pools import AREAS, STATES, Real, config_of, federations, load, measured, scorer, settings
 
 from fedwise.rehearsal.judging import Judges
 from fedwise.rehearsal.settling import offset
 from fedwise.rehearsal.stage import Stage
 from fedwise.training.encoding import Rows
 from fedwise.training.federation import Prepared
-from fedwise.training.local import predict
-from fedwise.training.metrics import measure_scores
-from fedwise.training.model import Model, Vector
-from fedwise.training.simulate import simulate
+from fedwise.training.model import Vector
+from fedwise.training.ranking import probability
 
 SIZE, SEED = 5, 1
 #: What doubles are drawn from.
 TABLES = ("exact", "estimated", "lengthened")
-METRICS = ("spd", "eod", "positives")
+METRICS = ("spd", "eod", "positives", "off", "off_size", "per_off")
 OUT = Path(__file__).parents[1] / "docs" / "results" / "levels.csv"
 
 Line = dict[str, object]
@@ -52,9 +49,6 @@ class Bench:
     def __init__(self, real: Real, number: int) -> None:
         self.real, self.encoder = real, real.prepared.encoder
         self.federations = federations(real.clients, SIZE, number, seed=SEED)
-        made = settings(real.name)
-        self.config = msgspec.structs.replace(made.config(), replicates=0, evaluate_every=made.rounds)
-        self.model = Model.named(made.model, self.encoder.width, self.encoder.task)
 
     def lines(self, draws: list[int]) -> Iterator[Line]:
         """One line for each training, judge, and model settled or not."""
@@ -82,29 +76,34 @@ class Bench:
         told: Line,
         judges: Judges | None = None,
     ) -> Iterator[Line]:
-        config = msgspec.structs.replace(self.config, seed=seed)
-        done = simulate(prepared, members, config, model=self.model)
-
-        def scores(rows: Rows) -> Vector:
-            return predict(self.model, done.parameters, rows, engine=config.engine)
-
+        scores = scorer(prepared, members, config_of(settings(self.real.name), seed))
         own = Rows.concat([prepared.train[client] for client in members])
-        move = offset(scores(own), own.y)
+        of_own = scores(own)
+        move, off = offset(of_own, own.y), float(probability(of_own).mean() - own.y.mean())
+        told = {
+            "pool": self.real.name,
+            **told,
+            "federation": " ".join(members),
+            "off": off,
+            "off_size": abs(off),
+        }
         held = self.real.prepared.held_out
-        for settled in (False, True):
-            told = {"pool": self.real.name, **told, "federation": " ".join(members), "settled": settled}
-            of_rows = scores(held) + settled * move
-            yield {**told, "judges": "rows", **self._of_rows(of_rows, held)}
-            if judges is not None:
-                of_people = np.asarray(scores(judges.rows) + settled * move)
-                yield {**told, "judges": "people", **self._of_people(of_people, judges)}
 
-    def _of_rows(self, scores: Vector, held: Rows) -> dict[str, float]:
-        groups = dict(zip(self.encoder.attributes, held.groups, strict=True))
-        return self._named(measure_scores(scores, held.y, groups), scores)
+        def of_rows(found: Vector) -> dict[str, float]:
+            return self._named(measured(found, held, self.encoder), found)
 
-    def _of_people(self, scores: Vector, judges: Judges) -> dict[str, float]:
-        return self._named(judges.measure(scores)[0], scores)
+        def of_people(found: Vector) -> dict[str, float]:
+            assert judges is not None
+            return self._named(judges.measure(found)[0], found)
+
+        looks = {"rows": (scores(held), of_rows)}
+        if judges is not None:
+            looks["people"] = (scores(judges.rows), of_people)
+        for name, (as_it_is, look) in looks.items():
+            found, settled = look(as_it_is), look(np.asarray(as_it_is + np.float32(move)))
+            per_off = (found["spd"] - settled["spd"]) / off
+            yield {**told, "judges": name, "settled": False, **found, "per_off": per_off}
+            yield {**told, "judges": name, "settled": True, **settled, "per_off": per_off}
 
     def _named(self, found: dict[str, float], scores: Vector) -> dict[str, float]:
         attribute = self.encoder.attributes[0]
@@ -115,18 +114,16 @@ class Bench:
 def main() -> None:
     """Train, print, write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--pools", nargs="+", default=["travel2024"])
+    parser.add_argument("--pools", nargs="+", choices=(*STATES, *AREAS), default=["travel2024"])
     parser.add_argument("--draws", nargs="+", type=int, default=[1, 2, 3, 4])
     parser.add_argument("--number", type=int, default=6)
     args = parser.parse_args()
-    found = [line for name in args.pools for line in Bench(hidden.read(name), args.number).lines(args.draws)]
-    table = (
-        pl.DataFrame(found)
-        .group_by("pool", "tables", "judges", "settled", "draw", maintain_order=True)
-        .agg(pl.col(METRICS).mean())
-    )
+    found = [line for name in args.pools for line in Bench(load(name), args.number).lines(args.draws)]
+    table = pl.DataFrame(found).group_by("pool", "tables", "judges", "settled", "draw", maintain_order=True).agg(
+        pl.col(METRICS[:-1]).mean(), pl.col("per_off").median()
+    )  # fmt: skip
     table.write_csv(OUT, float_precision=5)
-    with pl.Config(tbl_rows=-1):
+    with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=160):
         print(table.group_by("pool", "tables", "judges", "settled", maintain_order=True).agg(
             pl.col(METRICS).mean().round(4), draws=pl.col("spd").round(3)
         ))  # fmt: skip

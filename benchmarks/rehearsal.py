@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> None:
                 real = pools.setdefault(name, pools.get(name) or load(name))
                 (args.out / f"{name}.rates.json").write_text(json.dumps(real.label_rates))
                 members = federations(real.clients, size, args.number)
-                trained, began = Trained(real, args.out), time.process_time()
+                trained, began = Trained.of(real, args.out), time.process_time()
                 for seed in (0, 1):
                     for some in members:
                         trained(some, seed)

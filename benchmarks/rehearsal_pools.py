@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -15,14 +17,19 @@ import polars as pl
 import fedwise as fw
 from fedwise.data import acs, pums
 from fedwise.data.split import split_all
-from fedwise.objective.metric import Metric
 from fedwise.owner.noise import add_simulated_noise, no_noise
 from fedwise.owner.tables import Tables, count
 from fedwise.planning import plan
 from fedwise.pool.pool import Pool
 from fedwise.schema.schema import Column, Role, Schema
+from fedwise.training.encoding import Encoder, Rows
 from fedwise.training.federation import Prepared, prepare
-from fedwise.training.simulate import simulate
+from fedwise.training.local import predict
+from fedwise.training.metrics import measure_scores
+from fedwise.training.model import Model, Vector
+from fedwise.training.simulate import Config, simulate
+
+Members = tuple[str, ...]
 
 DATA = Path(__file__).parents[1].parent / "shared" / "data"
 _PERSONS = "acs2024_person.parquet"
@@ -128,38 +135,56 @@ def federations(clients: Sequence[str], size: int, number: int, seed: int = 0) -
     return list(found)
 
 
+def config_of(training: fw.Training, seed: int = 0) -> Config:
+    """A training of this seed that is tested once, at its end."""
+    return msgspec.structs.replace(training.config(), seed=seed, replicates=0, evaluate_every=training.rounds)
+
+
+def scorer(prepared: Prepared, members: Sequence[str], config: Config) -> Callable[[Rows], Vector]:
+    """Train a federation: what then gives its model's scores of any rows."""
+    model = Model.named(config.model, prepared.encoder.width, prepared.encoder.task)
+    done = simulate(prepared, members, config, model=model)
+    return lambda rows: predict(model, done.parameters, rows, engine=config.engine)
+
+
+def measured(scores: Vector, rows: Rows, encoder: Encoder) -> dict[str, float]:
+    """Every metric of scores of rows, by full name."""
+    return measure_scores(scores, rows.y, dict(zip(encoder.attributes, rows.groups, strict=True)))
+
+
 def train(real: Real, members: Sequence[str], seed: int) -> dict[str, float]:
     """Metrics of a federation trained on its rows, by full name, on the held-out rows of all clients."""
-    config = settings(real.name).config()
-    config = msgspec.structs.replace(config, seed=seed, evaluate_every=config.rounds)
-    found = simulate(real.prepared, members, config).records
-    last = [r for r in found if r.round == config.rounds and r.rows == "all"]
-    return {
-        str(Metric(base, r.attribute, threshold)): r.value
-        for r in last
-        for base, _, threshold in [r.metric.partition("@")]
-    }
+    scores = scorer(real.prepared, members, config_of(settings(real.name), seed))
+    held = real.prepared.held_out
+    return measured(scores(held), held, real.prepared.encoder)
 
 
 class Trained:
-    """Trained metrics by federation and seed, kept in a file: a run that was stopped goes on where it was."""
+    """Metrics of trained federations by seed, kept in a file as each ends: a run that was stopped goes on."""
 
-    def __init__(self, real: Real, folder: Path) -> None:
-        self.real, self.path = real, folder / f"{real.name}.trained.jsonl"
-        self.known: dict[tuple[tuple[str, ...], int], dict[str, float]] = {}
-        if self.path.exists():
-            for line in self.path.read_text().splitlines():
-                entry = json.loads(line)
-                self.known[tuple(entry["clients"]), entry["seed"]] = entry["metrics"]
+    def __init__(self, path: Path, train: Callable[[Members, int], dict[str, float]]) -> None:
+        self.path, self._train = path, train
+        self._lock = threading.Lock()
+        self._known: dict[tuple[Members, int], dict[str, float]] = {}
+        if path.exists():
+            for line in map(json.loads, path.read_text().splitlines()):
+                self._known[tuple(line["clients"]), line["seed"]] = line["metrics"]
 
-    def __call__(self, members: tuple[str, ...], seed: int) -> dict[str, float]:
+    @classmethod
+    def of(cls, real: Real, folder: Path) -> Trained:
+        """Federations of a pool, trained on their rows."""
+        return cls(folder / f"{real.name}.trained.jsonl", partial(train, real))
+
+    def __call__(self, members: Members, seed: int = 0) -> dict[str, float]:
         """Metrics of one training."""
-        if (members, seed) not in self.known:
-            found = train(self.real, members, seed)
-            with self.path.open("a") as file:
-                file.write(json.dumps({"clients": members, "seed": seed, "metrics": found}) + "\n")
-            self.known[members, seed] = found
-        return self.known[members, seed]
+        members = tuple(sorted(members))
+        if (members, seed) not in self._known:
+            found = self._train(members, seed)
+            line = json.dumps({"clients": members, "seed": seed, "metrics": found}) + "\n"
+            with self._lock, self.path.open("a") as file:
+                file.write(line)
+                self._known[members, seed] = found
+        return self._known[members, seed]
 
 
 def _part(rows: object, size: int, client: str) -> object:

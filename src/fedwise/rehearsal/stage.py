@@ -5,8 +5,8 @@ spread of a metric over stages is about that over releases and drawings. The fir
 of the training that is rehearsed. The released noise itself is in all stages alike: more of them do not average it
 away.
 
-Gaps between groups are judged by people of the whole release, and once by a model of it as well; everything else by
-people of the half of the noise that the doubles have not seen.
+Gaps between groups are judged by people of the whole release, and where asked of a model of it as well; everything
+else by people of the half of the noise that the doubles have not seen.
 """
 
 from __future__ import annotations
