@@ -7,11 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace as replace_struct
 
 import fedwise as fw
 from fedwise.rehearsal.goal import Goal
-from fedwise.rehearsal.halving import SHORT, Asked, Halving, Members
-from fedwise.rehearsal.trained import Trained
+from fedwise.rehearsal.halving import SHORT, Asked, Halving
+from fedwise.rehearsal.makeup import Clients, Members
+from fedwise.rehearsal.trained import Gaps, Trained
 from fedwise.search.constraints import Limits
 from fedwise.search.control import Control
 
@@ -22,7 +24,7 @@ FREE = Limits(NONE, np.arange(CLIENTS), np.zeros((0, CLIENTS)), np.zeros(0), np.
 
 def asked(**options: object) -> Asked:
     made = Asked(
-        clients=tuple(f"c{i}" for i in range(CLIENTS)), records=np.full(CLIENTS, 500.0), feasible={5: FREE},
+        clients=tuple(f"c{i}" for i in range(CLIENTS)), known=Clients(np.full(CLIENTS, 500.0)), feasible={5: FREE},
         goal=Goal.of("auc", {"spd:SEX": "random", "f1": 0.5}), settings=fw.Training(), most_records=None, trials=100,
         stages=2, margin=1.0, seed=3,
     )  # fmt: skip
@@ -67,9 +69,9 @@ def test_short_rehearsals_are_never_longer_than_full_ones() -> None:
     assert asked(most_records=150).short_settings.lr == fw.Training().lr
 
 
-def test_the_search_aims_within_the_tightened_limits() -> None:
-    """What full rehearsals will ask with a margin, proposals of short ones keep already."""
-    made = halving(asked())
+def searched(of: Asked) -> Halving:
+    """Four references, rehearsed short and in two full stages: short ones have other levels."""
+    made = halving(of)
     made.references = made._random(4, salt=0)
     rng = np.random.default_rng(1)
     for at, members in enumerate(made.references):
@@ -78,12 +80,33 @@ def test_the_search_aims_within_the_tightened_limits() -> None:
             stage: Trained({"auc": 0.7, "spd:SEX": 0.30 + 0.02 * rng.normal(), "f1": 0.8}, {"round": (1.0,)})
             for stage in (0, 1)
         }
-    margins = made.margins(made.references[0])
+    return made
+
+
+def test_the_search_aims_within_the_tightened_limits() -> None:
+    """What full rehearsals will ask with a margin, proposals keep already."""
+    made, loose = searched(asked()), searched(asked(margin=0.0))
+    margins, bounds = made.margins(made.references[0]), made.bounds()
     assert margins["spd:SEX"] > 0.005
-    bounds = made._short_bounds()
-    assert bounds["spd:SEX"] == pytest.approx(0.215 - margins["spd:SEX"])
-    # At least ½ in full rehearsals, where the references have .8: short ones have .6, so .3 less the margin above it.
-    assert bounds["f1"] == pytest.approx(0.6 - 0.3 + margins["f1"])
-    loose = halving(asked(margin=0.0))
-    loose.references, loose.short, loose.full = made.references, made.short, made.full
-    assert loose._short_bounds()["spd:SEX"] == pytest.approx(0.215)
+    full = np.mean([t.final["spd:SEX"] for m in made.references for t in made.full[m].values()])
+    assert bounds == {"spd:SEX": pytest.approx(full, abs=0.002), "f1": 0.5}
+    assert made.aim().bounds["spd:SEX"] == pytest.approx(bounds["spd:SEX"] - margins["spd:SEX"])
+    assert made.aim().bounds["f1"] == pytest.approx(0.5 + margins["f1"])
+    assert loose.aim().bounds == loose.bounds()
+
+
+def test_gaps_are_those_of_models_of_the_whole_release() -> None:
+    made = searched(asked())
+    for members in made.references:
+        for stage, trained in made.full[members].items():
+            made.full[members][stage] = replace_struct(trained, whole=Gaps({"spd:SEX": 0.4}, ()))
+    assert made.bounds()["spd:SEX"] == pytest.approx(0.4, abs=0.01)
+    assert made.values(made.references[0])["auc"] == pytest.approx(0.7)
+
+
+def test_an_estimate_is_kept_until_something_new_is_known() -> None:
+    made = searched(asked())
+    first = made.surrogate()
+    assert made.surrogate() is first
+    made.full[made.references[0]][2] = made.full[made.references[0]][1]
+    assert made.surrogate() is not first

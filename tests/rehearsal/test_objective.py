@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import polars as pl
 import pytest
 
@@ -14,7 +13,6 @@ from fedwise.errors import Infeasible
 from fedwise.rehearsal.goal import Goal
 from fedwise.rehearsal.order import order_of
 from fedwise.rehearsal.performance import Performance
-from fedwise.rehearsal.surrogate import Surrogate
 
 QUICK = fw.Training(rounds=2, lr=0.05, model="logistic", batch=64)
 GOOD = {f"good{i}" for i in range(4)}
@@ -127,23 +125,6 @@ def test_mistakes_in_the_question(pool) -> None:
         fw.select(fw.estimate(pool), 3, objective=rehearsal())
     with pytest.raises(fw.FedwiseError, match="smallest must be left out"):
         fw.select(pool, objective=rehearsal(), smallest=0.1)
-
-
-def test_the_surrogate_finds_effects_of_clients() -> None:
-    rng = np.random.default_rng(0)
-    effects, records = rng.normal(0, 1, 12), rng.uniform(50, 500, 12)
-    members = [tuple(sorted(rng.choice(12, 4, replace=False).tolist())) for _ in range(60)]
-
-    def truth(one: tuple[int, ...]) -> float:
-        share = records[list(one)] / records[list(one)].sum()
-        return float((effects[list(one)] * (0.25 + share) / 2).sum())
-
-    values = np.array([[truth(one) + (0.5 if i % 2 else 0.0)] for i, one in enumerate(members)])
-    made = Surrogate(records, members, values, [i % 2 for i in range(60)], Goal.of("auc"), {})
-    fresh = [tuple(sorted(rng.choice(12, 4, replace=False).tolist())) for _ in range(40)]
-    sums = np.stack([made._rows()[list(one)].sum(axis=0) for one in fresh])
-    assert np.corrcoef(-made.evaluate(sums), [truth(one) for one in fresh])[0, 1] > 0.95
-    assert not np.allclose(made.drawn(rng).evaluate(sums), made.evaluate(sums))
 
 
 def test_how_sure_the_order_is() -> None:

@@ -4,12 +4,14 @@
 2. Short rehearsals: candidates of the forecast and random ones first, then those a surrogate points to
    (`fedwise.rehearsal.surrogate`), refitted after every few.
 3. Full rehearsals of the best; the better half of them again in the next stage, and so on.
+
+Who is better is said by the surrogate too: it knows all rehearsals so far, a federation's own few among them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -25,12 +27,12 @@ from ..search.greedy import Greedy
 from ..search.problem import Objective, Problem
 from ..training.settings import Training
 from .goal import RANDOM, Goal
+from .makeup import Clients, Members
 from .performance import Performance, compare, with_figures
-from .surrogate import Surrogate
+from .surrogate import Observation, Surrogate
 from .trained import Trained
 from .trainings import Stopped, Task, Trainings, performance
 
-Members = tuple[int, ...]
 Floats = npt.NDArray[np.float64]
 
 #: Most records of a double in a short rehearsal. With a quarter of a client's records the order of federations is
@@ -54,8 +56,8 @@ class Asked:
 
     Parameters
     ----------
-    clients, records
-        Names and estimated records of all clients.
+    clients, known
+        Names of all clients, and what is known of them.
     feasible
         Limits of each size.
     settings, most_records
@@ -71,7 +73,7 @@ class Asked:
     """
 
     clients: tuple[str, ...]
-    records: Floats
+    known: Clients
     feasible: dict[int, Limits]
     goal: Goal
     settings: Training
@@ -95,7 +97,7 @@ class Asked:
     @property
     def short_settings(self) -> Training:
         """The same training on short doubles: steps are fewer, so each is longer."""
-        typical = float(np.median(np.maximum(self.records, 1.0))) * (1 - self.settings.test)
+        typical = float(np.median(np.maximum(self.known.records, 1.0))) * (1 - self.settings.test)
         if self.most_records is not None:
             typical = min(typical, self.most_records)
         factor = max(1.0, typical / self.short_records)
@@ -114,6 +116,7 @@ class Halving:
     full: dict[Members, dict[int, Trained]] = field(default_factory=dict)
     references: list[Members] = field(default_factory=list)
     done: int = 0
+    _fitted: tuple[int, Goal, Surrogate] | None = None
 
     def run(self, candidates: Iterable[Members]) -> bool:
         """Spend the trials; False where it was stopped before."""
@@ -200,32 +203,34 @@ class Halving:
         return draws[int(np.argmin((away**2).sum(axis=1)))]
 
     def surrogate(self) -> Surrogate:
-        """What the short rehearsals say about federations that were not rehearsed."""
-        goal = self.asked.goal
-        members = list(self.short)
-        values = np.array([[self.short[m][1].final[name] for name in goal.metrics] for m in members])
-        known = np.isfinite(values).all(axis=1)
-        members = [m for m, fine in zip(members, known, strict=True) if fine]
-        return Surrogate(
-            self.asked.records, members, values[known], [self.short[m][0] for m in members], goal,
-            self._short_bounds(),
-        )  # fmt: skip
+        """What all rehearsals so far say, at the level of full ones."""
+        goal, count = self.asked.goal, len(self.short) + sum(map(len, self.full.values()))
+        if self._fitted is None or self._fitted[:2] != (count, goal):
+            seen = [
+                Observation(members, stage, [_seen(trained)[name] for name in goal.metrics])
+                for members, stage, trained in self._rehearsals()
+            ]
+            full = [stage for stages in self.full.values() for stage in stages]
+            self._fitted = count, goal, Surrogate(self.asked.known, seen, goal, level=full)
+        return self._fitted[2]
 
-    def _short_bounds(self) -> dict[str, float]:
-        """Tightened limits as short rehearsals see them: as far from the references as they are in full ones."""
-        found = {}
-        margins = self.margins(self.references[0])
-        for name, limit in self.asked.goal.limits.items():
-            short = float(np.mean([self.short[m][1].final[name] for m in self.references if m in self.short]))
-            full = float(np.mean([self.full[m][0].final[name] for m in self.references]))
-            sign = -1.0 if parse(name).larger_is_better else 1.0
-            loose = short if limit == RANDOM else short + float(limit) - full
-            found[name] = loose - sign * margins.get(name, 0.0)
-        return found
+    def _rehearsals(self) -> Iterator[tuple[Members, int, Trained]]:
+        """All of them, in an order that does not depend on which thread was first."""
+        for members, (stage, trained) in sorted(self.short.items(), key=lambda entry: entry[0]):
+            yield members, stage, trained
+        for members, stages in sorted(self.full.items(), key=lambda entry: entry[0]):
+            yield from ((members, stage, stages[stage]) for stage in sorted(stages))
+
+    def aim(self) -> Surrogate:
+        """The surrogate as an objective within the tightened limits, as federations will be judged by them."""
+        margins, tight = self.margins(self.references[0]), {}
+        for name, bound in self.bounds().items():
+            tight[name] = bound + (1.0 if parse(name).larger_is_better else -1.0) * margins.get(name, 0.0)
+        return self.surrogate().within(tight)
 
     def _proposed(self, count: int, rng: np.random.Generator) -> list[Members]:
         """Federations that are best under effects drawn from what is still open."""
-        surrogate = self.surrogate()
+        surrogate = self.aim()
         sizes = list(self.asked.feasible)
         found: dict[Members, None] = {}
         for attempt in range(4 * count):
@@ -239,16 +244,12 @@ class Halving:
         return list(found)
 
     def _promising(self, count: int) -> list[Members]:
-        """Candidates for full rehearsals: the best short ones, smoothed, and what the surrogate finds beyond them."""
-        surrogate = self.surrogate()
-        rows = surrogate.rows(None)  # type: ignore[arg-type]
-        scores: dict[Members, float] = {}
-        for members in self.short:
-            scores[members] = float(surrogate.evaluate(rows[list(members)].sum(axis=0)[None])[0])
+        """Candidates for full rehearsals: the best that were rehearsed short, and what the surrogate finds beyond."""
+        surrogate = self.aim()
+        those = dict.fromkeys(self.short)
         for attempt, size in enumerate(self.asked.feasible):
-            for members in self._search(surrogate, size, attempt)[: max(count // 3, 2)]:
-                scores[members] = float(surrogate.evaluate(rows[list(members)].sum(axis=0)[None])[0])
-        return sorted(scores, key=lambda m: (scores[m], m))[:count]
+            those |= dict.fromkeys(self._search(surrogate, size, attempt)[: max(count // 3, 2)])
+        return sorted(those, key=lambda m: (surrogate.loss(m), m))[:count]
 
     def _search(self, objective: Objective, size: int, seed: int) -> list[Members]:
         problem = Problem(self.asked.clients, objective.rows(None), objective, None)  # type: ignore[arg-type]
@@ -281,16 +282,17 @@ class Halving:
             self._tell(task, trained)
 
         asked = self.asked
-        self.trainings.train(
-            [Task(self._names(m), asked.settings, stage, asked.most_records) for m in wanted], keep
-        )
+        # As in `rehearse`, models of the whole release look at gaps unless doubles are cut short.
+        whole = asked.most_records is None
+        tasks = [Task(self._names(m), asked.settings, stage, asked.most_records, whole) for m in wanted]
+        self.trainings.train(tasks, keep)
 
     def _tell(self, task: Task, trained: Trained) -> None:
         """Progress: the best so far among full rehearsals, limits left aside."""
         self.done += 1
         goal, full = self.asked.goal, task.stage not in _SHORT_STAGES
         known = full and all(name in trained.final for name in goal.weights)
-        self.control.report(1, -goal.value(trained.final) if known else math.inf)
+        self.control.report(1, -goal.value(_seen(trained)) if known else math.inf)
 
     # -- judging -----------------------------------------------------------------------------------
 
@@ -299,27 +301,8 @@ class Halving:
         return performance(role, self._names(members), self.full[members])
 
     def values(self, members: Members) -> dict[str, float]:
-        """Means over its stages, of the goal's metrics.
-
-        Stages differ for all federations alike; what the references say of that is taken out where stages are missing.
-        """
-        goal, mine = self.asked.goal, self.full[members]
-        every = sorted({stage for m in self.references for stage in self.full.get(m, {})})
-        found = {}
-        for name in goal.metrics:
-            means = {
-                s: float(
-                    np.mean(
-                        [self.full[m][s].final[name] for m in self.references if s in self.full.get(m, {})]
-                    )
-                )
-                for s in every
-            }
-            level = float(np.mean(list(means.values())))
-            found[name] = (
-                float(np.mean([t.final[name] - means.get(s, level) for s, t in mine.items()])) + level
-            )
-        return found
+        """The goal's metrics, by all rehearsals so far."""
+        return self.surrogate().estimated(members)
 
     def bounds(self) -> dict[str, float]:
         """Limits as numbers; ``random`` is the mean of the references."""
@@ -366,3 +349,8 @@ class Halving:
             ((self.loss(m), m) for m in self.full),
             key=lambda entry: (len(self.full[entry[1]]) < most, entry[0], entry[1]),
         )
+
+
+def _seen(trained: Trained) -> dict[str, float]:
+    """Metrics of a rehearsal, gaps as a model of the whole release has them where one was trained."""
+    return trained.final if trained.whole is None else {**trained.final, **trained.whole.final}

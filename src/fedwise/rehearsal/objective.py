@@ -30,7 +30,8 @@ from ..training.model import check_extra
 from ..training.settings import Training
 from .folder import Folder
 from .goal import Bound, Goal
-from .halving import Asked, Halving, Members
+from .halving import Asked, Halving
+from .makeup import Clients, Members
 from .order import order_of
 from .performance import Rehearsed
 from .stage import JUDGED
@@ -155,7 +156,7 @@ class Rehearsal:
 
     def _asked(self, question: Question, forecast: Forecast | None) -> Asked:
         return Asked(
-            clients=question.estimates.clients, records=question.estimates.totals, feasible=question.feasible,
+            clients=question.estimates.clients, known=Clients.of(question.estimates), feasible=question.feasible,
             goal=self.goal, settings=self.settings, most_records=self.records, trials=self.trials, stages=self.stages,
             margin=self.margin, seed=question.seed, foresee=self._foreseen(question, forecast),
         )  # fmt: skip
@@ -226,7 +227,8 @@ class Rehearsal:
         kept = search.missing(members)
         near = [m for _, m in ranked if set(search.full[m]) >= stages and search.missing(m) <= kept + SLACK]
         finalists = [search.performance(m) for m in near]
-        order = order_of(finalists, goal, seed=question.seed)
+        value = {m: -goal.value(search.values(m)) for m in near}
+        order = order_of(finalists, goal, means=[-value[m] for m in near], seed=question.seed)
         others = [
             search.performance(m, "random") for m in search.references if m in search.full and m != members
         ]
@@ -236,7 +238,6 @@ class Rehearsal:
             self.settings,
             shortened=self.records is not None,
         )
-        value = {m: -goal.value(search.values(m)) for m in near}
         outcome = Outcome(members, value[members], tuple((value[m], m) for m in near), search.done)
         searched = Searched(len(members), question.feasible[len(members)], _Method(), outcome)
         selection = question.describe(self, searched, [searched])

@@ -46,11 +46,13 @@ class Order(NamedTuple):
         )
 
 
-def order_of(performances: Sequence[Performance], goal: Goal, *, seed: int = 0) -> Order:
+def order_of(
+    performances: Sequence[Performance], goal: Goal, *, means: Sequence[float] | None = None, seed: int = 0
+) -> Order:
     """The order of federations of which the first was chosen, by what is maximised alone.
 
-    True values are drawn around the rehearsed means. A mean errs by what its stages differ by and by the released
-    noise, about as large, which no number of stages averages out.
+    True values are drawn around `means`, by default those over the stages that all share. A mean errs by what its
+    stages differ by and by the released noise, about as large, which no number of stages averages out.
     """
     shared = set.intersection(*(set(one.stages) for one in performances)) if performances else set()
     if len(performances) < 2 or len(shared) < 2:
@@ -66,13 +68,14 @@ def order_of(performances: Sequence[Performance], goal: Goal, *, seed: int = 0) 
         for one in performances
     ]  # fmt: skip
     spread = paired_spread(sums, "goal")
-    means = np.array(
-        [float(np.mean([one.values["goal"][one.stages.index(s)] for s in shared])) for one in sums]
-    )
+    if means is None:
+        means = [float(np.mean([one.values["goal"][one.stages.index(s)] for s in shared])) for one in sums]
     error = spread * math.sqrt(1 + 1 / len(shared))
-    drawn = means + np.random.default_rng([seed, 0x0DE5]).standard_normal((_DRAWS, len(means))) * error
+    drawn = np.random.default_rng([seed, 0x0DE5]).standard_normal((_DRAWS, len(sums))) * error + np.array(
+        means
+    )
     best = drawn.argmax(axis=1)
-    chances = tuple(float(np.mean(best == at)) for at in range(len(means)))
+    chances = tuple(float(np.mean(best == at)) for at in range(len(sums)))
     return Order(
         1.0 - chances[0], float(np.mean(drawn.max(axis=1) - drawn[:, 0])), chances, error * math.sqrt(2.0)
     )

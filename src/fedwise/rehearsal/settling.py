@@ -1,10 +1,11 @@
 """Settling: a training's mean chance beside the label rate of the records it was trained on.
 
 A model that has learnt has on its own records a mean chance that is their label rate, but every step of the training
-moves it a little, and where it stands after the last round is chance: on the census tasks it is off by .004 to .01,
-another way in every round and for every order of the records. Where many scores lie near the threshold that decides who
-passes ½: on TravelTime .005 of the mean chance is .03 of SPD. The coming training's own chance cannot be foreseen, so a
-rehearsed model is judged as if it had none: its scores are moved until the mean chance is the label rate.
+moves it a little, and where it stands after the last round is chance: on the census tasks it is off by about .005,
+another way in every round and for every order of the records. That matters where many scores lie near the threshold
+that decides who passes ½: on TravelTime .005 of the mean chance is .02 of SPD. The coming training's own chance cannot
+be foreseen, so a rehearsed model is judged as if it had none: its scores are moved until the mean chance is the label
+rate.
 
 More than `STRAY` is no chance but the training itself (too few rounds), and stays. So does everything that noise in
 training does (DP-SGD).

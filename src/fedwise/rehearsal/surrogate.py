@@ -1,16 +1,16 @@
-"""Surrogate: metrics of federations that were not rehearsed, from those that were.
+"""Surrogate: metrics of federations by all that was rehearsed, of themselves and of others.
 
-A metric is taken to be a weighted mean of what its members bring,
-
-    metric(W) ≈ a + Σ_{i∈W} b_i · ½ (1/k + n_i / n_W),
-
-half by heads, half by records as averaging weighs them. Ridge regression finds b; its strength is chosen by the error
-of leaving one federation out. It points the search to promising federations and decides nothing: those are rehearsed.
+A mixed model (`fedwise.rehearsal.regression`) learns from all rehearsals together, short and full and of all stages,
+what the makeup of a federation brings and what each has beyond. It points the search to promising federations, and what
+it says of those that were rehearsed is what they are compared by: by the mean over its own few stages alone, whoever
+was lucky in them would be chosen.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,120 +18,106 @@ import numpy.typing as npt
 from ..estimation.estimates import Estimates
 from ..objective.metric import parse
 from .goal import PENALTY, Goal
+from .makeup import Clients, Makeup, Members
+from .regression import Regression, regress
 
 Floats = npt.NDArray[np.float64]
 
-#: Strengths of the ridge that are tried, in units of the mean square of a feature.
-_RIDGES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+
+class Observation(NamedTuple):
+    """One rehearsal: members, the stage, and metrics in the order of the goal's."""
+
+    members: Members
+    stage: int
+    values: Sequence[float]
 
 
 class Surrogate:
-    """An objective for the searches, fitted to rehearsed federations.
+    """Metrics of federations, and an objective for the searches.
 
     Parameters
     ----------
-    records
-        Estimated records of each client.
-    members
-        Positions of the rehearsed federations.
-    values
-        Their metrics: shape (federations, metrics of the goal), in the order of ``goal.metrics``.
-    offsets
-        Which stage each was rehearsed in: what a stage does to all of them is taken out.
-    bounds
-        Limits at the level of these rehearsals, by metric.
+    clients
+        What is known of them.
+    observations
+        All rehearsals so far.
+    goal
+        Whose metrics they hold.
+    level
+        Stages at whose mean level metrics are given.
     """
 
     name = "surrogate"
 
     def __init__(
-        self, records: Floats, members: Sequence[Sequence[int]], values: Floats, offsets: Sequence[int],
-        goal: Goal, bounds: dict[str, float],
-    ) -> None:  # fmt: skip
-        self.goal, self.bounds = goal, bounds
-        self._records = np.maximum(np.asarray(records, dtype=np.float64), 1.0)
-        sums = np.stack([self._rows()[list(one)].sum(axis=0) for one in members])
-        features = self._features(sums)
-        stages = np.unique(np.asarray(offsets))
-        effect = np.array([[np.mean(values[np.asarray(offsets) == s], axis=0)] for s in stages])[:, 0]
-        at = np.searchsorted(stages, np.asarray(offsets))
-        self._level = values.mean(axis=0)
-        centred = values - effect[at]
-        self._middle = features.mean(axis=0)
-        fits = [_ridge(features - self._middle, centred[:, m]) for m in range(values.shape[1])]
-        self.effects: Floats = np.stack([fit[0] for fit in fits], axis=1)
-        self._roots = [fit[1] for fit in fits]
-        self._drawn = self.effects
+        self, clients: Clients, observations: Sequence[Observation], goal: Goal, *, level: Sequence[int]
+    ) -> None:
+        self.goal = goal
+        self.bounds: dict[str, float] = {}
+        self._place = {one: at for at, one in enumerate(dict.fromkeys(o.members for o in observations))}
+        self._makeup = Makeup(clients, list(self._place))
+        federation = np.array([self._place[o.members] for o in observations])
+        stage = np.array([o.stage for o in observations])
+        features = self._makeup.features(self._makeup.sums(list(self._place)))
+        values = np.array([o.values for o in observations], dtype=np.float64)
+        self._fits: list[Regression] = []
+        levels, apart = [], []
+        for column in values.T:
+            seen = np.isfinite(column)
+            numbers, which = np.unique(stage[seen], return_inverse=True)
+            fit = regress(features, federation[seen], which, column[seen])
+            self._fits.append(fit)
+            asked = np.isin(numbers, level)
+            levels.append(fit.levels[asked].mean() if asked.any() else np.nan)
+            unseen = np.bincount(federation[seen], minlength=len(features)) == 0
+            apart.append(np.where(unseen, np.nan, fit.apart))
+        self._levels = np.array(levels)
+        self._effects = np.stack([fit.effects for fit in self._fits], axis=1)
+        #: Metrics of the rehearsed federations: shape (federations, metrics).
+        self._estimated = self._levels + features @ self._effects + np.stack(apart, axis=1)
+
+    def within(self, bounds: dict[str, float]) -> Surrogate:
+        """The same as an objective that keeps limits."""
+        other = copy.copy(self)
+        other.bounds = bounds
+        return other
 
     def drawn(self, rng: np.random.Generator) -> Surrogate:
         """The same with effects drawn from what the rehearsals leave open, so that searches differ."""
-        other = object.__new__(Surrogate)
-        other.__dict__.update(self.__dict__)
-        other._drawn = np.stack(
-            [
-                self.effects[:, m] + root @ rng.standard_normal(root.shape[1])
-                for m, root in enumerate(self._roots)
-            ],
-            axis=1,
-        )
+        other = copy.copy(self)
+        drawn = [fit.effects + fit.root @ rng.standard_normal(fit.root.shape[1]) for fit in self._fits]
+        other._effects = np.stack(drawn, axis=1)
         return other
 
-    def rows(self, estimates: Estimates) -> Floats:
-        """Who is in, their records by client, and their records."""
-        return self._rows()
+    def rows(self, estimates: Estimates | None = None) -> Floats:
+        """What is summed over a federation."""
+        return self._makeup.rows
 
     def evaluate(self, sums: Floats) -> Floats:
-        """Loss of each summed row, its limits as penalties."""
-        found = dict(zip(self.goal.metrics, self.predicted(sums).T, strict=True))
+        """Loss of each summed row by its makeup, limits as penalties."""
+        return self._loss(self.predicted(sums))
+
+    def predicted(self, sums: Floats) -> Floats:
+        """Metrics of each summed row by its makeup: shape (batch, metrics)."""
+        return np.asarray(self._levels + self._makeup.features(sums) @ self._effects)
+
+    def estimated(self, members: Members) -> dict[str, float]:
+        """Metrics of a federation, with what its own rehearsals say of it; NaN where they do not know one."""
+        return dict(zip(self.goal.metrics, self._values(members).tolist(), strict=True))
+
+    def loss(self, members: Members) -> float:
+        """Loss of a federation, with what its own rehearsals say of it."""
+        return float(self._loss(self._values(members)[None])[0])
+
+    def _values(self, members: Members) -> Floats:
+        if members in self._place:
+            return np.asarray(self._estimated[self._place[members]])
+        return np.asarray(self.predicted(self._makeup.sums([members]))[0])
+
+    def _loss(self, values: Floats) -> Floats:
+        found = dict(zip(self.goal.metrics, values.T, strict=True))
         loss = -sum(weight * found[name] for name, weight in self.goal.weights.items())
         for name, bound in self.bounds.items():
             sign = -1.0 if parse(name).larger_is_better else 1.0
             loss = loss + PENALTY * np.maximum(sign * (found[name] - bound), 0.0)
         return np.asarray(loss)
-
-    def predicted(self, sums: Floats) -> Floats:
-        """Metrics of each summed row: shape (batch, metrics)."""
-        return np.asarray(self._level + (self._features(sums) - self._middle) @ self._drawn)
-
-    def _rows(self) -> Floats:
-        count = len(self._records)
-        return np.concatenate(
-            [np.eye(count), np.diag(self._records), self._records[:, None]], axis=1, dtype=np.float64
-        )
-
-    def _features(self, sums: Floats) -> Floats:
-        count = len(self._records)
-        heads = np.maximum(sums[:, :count].sum(axis=1, keepdims=True), 1.0)
-        return np.asarray(
-            (sums[:, :count] / heads + sums[:, count : 2 * count] / np.maximum(sums[:, -1:], 1.0)) / 2
-        )
-
-
-def _ridge(features: Floats, values: Floats) -> tuple[Floats, Floats]:
-    """Coefficients, and a root of their posterior covariance, with the ridge that predicts left-out values best."""
-    rows, columns = features.shape
-    left, sizes, right = np.linalg.svd(features, full_matrices=False)
-    unit = float((sizes**2).sum()) / max(columns, 1)
-    best = None
-    for strength in _RIDGES:
-        penalty = strength * max(unit, 1e-12)
-        shrink = sizes**2 / (sizes**2 + penalty)
-        hat = (left**2) @ shrink + 1.0 / rows
-        rest = (values - values.mean() - left @ (shrink * (left.T @ (values - values.mean())))) / np.maximum(
-            1.0 - hat, 1e-3
-        )
-        error = float((rest**2).mean())
-        if best is None or error < best[0]:
-            best = (error, penalty)
-    assert best is not None
-    error, penalty = best
-    coefficients = right.T @ (sizes / (sizes**2 + penalty) * (left.T @ (values - values.mean())))
-    # Posterior covariance of ridge regression: σ² (X'X + λI)⁻¹, along the directions that were seen and the others.
-    scale = np.sqrt(error) / np.sqrt(sizes**2 + penalty)
-    rest = np.eye(columns) - right.T @ right
-    root = (
-        right.T * scale + 0.0
-        if right.shape[0] == columns
-        else np.concatenate([right.T * scale, rest * np.sqrt(error / penalty)], axis=1)
-    )
-    return coefficients, root
