@@ -66,8 +66,9 @@ LIMITS = ("spd", "eod")
 #: For the page: on what the search was developed.
 CHOSEN = (
     "The search was developed on other draws of the noise (seeds 301 and 302), with federations that trained on other "
-    "rows than tables count, and its regression on seeds 310 and 311, by AUC, on TravelTime, Income 2024 and Employment "
-    "([variants](variants.md#choosing-by-rehearsal)). The draws on this page were run once and chose nothing."
+    "rows than tables count, and its regression on seeds 310 and 311, by AUC, on TravelTime, Income 2024 and "
+    "Employment ([variants](variants.md#choosing-by-rehearsal)). The draws on this page were run once and chose "
+    "nothing."
 )
 
 
