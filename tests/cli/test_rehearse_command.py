@@ -70,6 +70,9 @@ def test_a_run_directory_goes_on(run: Run, releases: Path) -> None:
     kept = (releases.parent / "run" / "trainings.jsonl").read_bytes()
     assert run(*words).out == first.out
     assert (releases.parent / "run" / "trainings.jsonl").read_bytes() == kept
+    shown = run("report", "run", "-o", "rehearsed.html")
+    assert shown.code == 0, shown.err
+    assert "given, not searched" in (releases.parent / "rehearsed.html").read_text()
     check_refused(
         run("rehearse", releases, "--federation", "CA,TX", "-o", "run", *QUICK),
         "was begun with other settings",
@@ -89,6 +92,10 @@ def test_select_rehearses_its_choice_and_chooses_by_rehearsal(run: Run, releases
     assert found["objective"] == "rehearsal"
     assert found["rehearsal"]["goal"] == "auc, eod:SEX ≤ random"  # type: ignore[index]
     check_refused(run(*words, "--subject-to", "auc=0.999"), "the nearest miss is", code=4)
+    folder = releases.parent / "choice"
+    first, again = (run(*words, "--run", folder, "--json").json for _ in range(2))
+    assert first["clients"] == again["clients"] == list(fw.Selection.load(folder / "selection.json").clients)
+    check_refused(run("select", releases, "-k", "2", "--trials", "40"), "--trials must come with --rehearse")
     check_refused(run(*words, "--maximise", "auc"), "one of --maximise and --rehearse")
     check_refused(
         run("select", releases, "-k", "2", "--maximise", "auc", "--subject-to", "eod=random"), "--rehearse"

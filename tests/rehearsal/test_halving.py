@@ -110,3 +110,40 @@ def test_an_estimate_is_kept_until_something_new_is_known() -> None:
     assert made.surrogate() is first
     made.full[made.references[0]][2] = made.full[made.references[0]][1]
     assert made.surrogate() is not first
+
+
+def told(auc: float, spd: float) -> Trained:
+    return Trained({"auc": auc, "spd:SEX": spd, "f1": 0.8}, {"round": (1.0,)})
+
+
+@pytest.mark.parametrize("weight", [1.0, 1000.0])
+def test_who_keeps_the_limits_comes_first_whatever_the_weight(weight) -> None:
+    goal = Goal.of({"auc": weight}, {"spd:SEX": 0.2})
+    made = halving(asked(goal=goal))
+    members = made._random(12, salt=0)
+    made.references = members[:4]
+    for at, one in enumerate(members):
+        made.full[one] = {stage: told(0.7 + 0.02 * (at == 5), 0.15 + 0.2 * (at == 5)) for stage in (0, 1)}
+    assert made.breaks(members[5])
+    assert made.ranked()[-1][1] == members[5]
+    assert made.aim().loss(members[5]) > made.aim().loss(members[6])
+
+
+def test_a_search_stopped_early_takes_a_candidate_though_references_were_rehearsed_more_often() -> None:
+    made = halving(asked(goal=Goal.of("auc")))
+    members = made._random(12, salt=0)
+    made.references = members[:4]
+    for one in made.references:
+        made.full[one] = {stage: told(0.7, 0.1) for stage in (0, 1)}
+    for at, one in enumerate(members[4:]):
+        made.full[one] = {0: told(0.71 + 0.01 * at, 0.1)}
+    assert made.ranked()[0][1] not in made.references
+    made.full[members[4]][1] = made.full[members[4]][2] = told(0.71, 0.1)
+    assert made.ranked()[0][1] == members[4]
+
+
+def test_what_nobody_knows_keeps_no_limit() -> None:
+    goal = Goal.of("auc", {"eod:SEX": 0.1})
+    assert goal.misses({"auc": 0.8, "eod:SEX": np.nan}, {"eod:SEX": 0.1}, {}) == {"eod:SEX": np.inf}
+    assert goal.loss({"auc": 0.8, "eod:SEX": 0.05}, {"eod:SEX": np.nan}, {}) == np.inf
+    assert goal.loss({"auc": 0.8, "eod:SEX": 0.05}, {"eod:SEX": 0.1}, {}) == -0.8

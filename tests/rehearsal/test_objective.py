@@ -127,6 +127,22 @@ def test_mistakes_in_the_question(pool) -> None:
         fw.select(pool, objective=rehearsal(), smallest=0.1)
 
 
+def test_a_run_directory_holds_the_choice_for_the_report(pool, tmp_path) -> None:
+    options = {"target": ["good0"], "output": tmp_path / "run", "subject_to": {"spd": "random"}}
+    made = fw.select(pool, 3, objective=rehearsal(**options), seed=2)
+    kept = fw.Selection.load(tmp_path / "run" / "selection.json")
+    assert kept.clients == made.clients
+    shown = [one.metric for one in made.rehearsal.metrics]
+    assert shown[0] == "auc"
+    assert sum(name.startswith("spd:") and "@" not in name for name in shown) == 1
+    assert len(set(shown)) == len(shown)
+
+
+def test_a_method_is_not_ignored_in_silence(pool) -> None:
+    with pytest.raises(fw.FedwiseError, match="method must be left out"):
+        fw.select(pool, 3, objective=rehearsal(), method="exact")
+
+
 def test_how_sure_the_order_is() -> None:
     def made(*values: float) -> Performance:
         return Performance(
@@ -136,6 +152,14 @@ def test_how_sure_the_order_is() -> None:
     clear = order_of([made(0.9, 0.91, 0.9), made(0.7, 0.71, 0.701)], Goal.of("auc"))
     assert clear.chance < 0.01
     assert "below 5%" in clear.sentence(Goal.of("auc"), 1)
+    assert clear.sentence(Goal.of("auc"), 1).startswith(
+        "The one other that was rehearsed as often is truly better"
+    )
+    limited = Goal.of("auc", {"eod": 0.1})
+    assert "One of the 2 others that were rehearsed as often and keep the limits" in clear.sentence(
+        limited, 2
+    )
+    assert "No other federation was rehearsed as often and keeps the limits" in clear.sentence(limited, 0)
     open_ = order_of([made(0.8, 0.7), made(0.69, 0.8), made(0.75, 0.76)], Goal.of("auc"))
     assert 0.4 < open_.chance < 0.9
     assert sum(open_.chances) == pytest.approx(1.0)

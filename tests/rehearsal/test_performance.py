@@ -103,6 +103,13 @@ def test_the_verdict_names_every_metric() -> None:
     assert "nothing can be said" in rehearsed(made("federation", [0.7], [0.2])).verdict()
 
 
+def test_the_verdict_says_of_which_sizes_random_federations_are() -> None:
+    one = made("federation", [0.8, 0.8], [0.1, 0.1], "a", "b")
+    two, three = (made("random", [0.7, 0.7], [0.1, 0.1], *names) for names in (("c", "d"), ("c", "d", "e")))
+    assert "beside 2 random federations of 2 to 3: " in rehearsed(one, two, three).verdict()
+    assert "beside 1 random federation of 3: " in rehearsed(one, three).verdict()
+
+
 def test_names_of_metrics() -> None:
     one = with_figures([made("federation", [0.7], [0.2])])[0]
     assert one.value("eod@rate") == one.value("eod:SEX@rate") == 0.2

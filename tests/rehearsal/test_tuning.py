@@ -66,6 +66,33 @@ def test_a_study_goes_on_as_it_would_have(pool, found, tmp_path, monkeypatch) ->
     assert fw.tune(pool, ["c0", "c1"], trials=6, output=tmp_path / "run", **SMALL).value == whole.value
 
 
+def test_a_study_stopped_or_killed_in_a_trial_goes_on_as_it_would_have(
+    pool, found, tmp_path, monkeypatch
+) -> None:
+    """The first trial again, with the settings tuning began with; a trial that was killed is ended, not counted."""
+    import optuna
+
+    small = {"trials": 6, "output": tmp_path / "run", **SMALL}
+    rehearse = tuning._Work._rehearse
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tuning._Work, "_rehearse", stopped)
+    with pytest.raises(fw.FedwiseError, match="before its first trial"):
+        fw.tune(pool, ["c0", "c1"], **small)
+    monkeypatch.setattr(tuning._Work, "_rehearse", rehearse)
+    half = fw.tune(pool, ["c0", "c1"], **{**small, "trials": 2})
+    assert half.baseline == found[0].baseline
+    study = optuna.load_study(study_name="fedwise", storage=half.storage)
+    study.ask()  # as a process leaves it that is killed
+    whole = fw.tune(pool, ["c0", "c1"], **small)
+    assert [one.point for one in whole.tried] == [one.point for one in found[0].tried]
+    states = [trial.state.name for trial in study.get_trials()]
+    assert states.count("COMPLETE") == 6
+    assert "RUNNING" not in states
+
+
 def test_sizes_several_federations_and_limits(pool) -> None:
     sizes = fw.tune(
         pool, trials=2, space=fw.Space(strategy=(), epochs=(), batch=(), model=(), k=(2, 3)), settings=BASE, stages=1,

@@ -69,7 +69,13 @@ RehearseOption = Annotated[
         help="Maximise this metric of the training itself, rehearsed on artificial doubles (minutes): auc, eod, …"
     ),
 ]
-TrialsOption = Annotated[int, typer.Option(help="Trainings of --rehearse in all.")]
+TrialsOption = Annotated[
+    int | None, typer.Option(help="Trainings of --rehearse in all, about. [160]", show_default=False)
+]
+RunOption = Annotated[
+    Path | None,
+    typer.Option("--run", help="Run directory of --rehearse: the same command goes on after a stop."),
+]
 SecondsOption = Annotated[
     float | None, typer.Option(help="Seconds after which --rehearse begins no further training.")
 ]
@@ -152,22 +158,30 @@ def forecast_objective(maximise: str | None, subject_to: str, *, model: str = "m
 
 
 def rehearsal_objective(
-    rehearse: str | None, subject_to: str, maximise: str | None, *, model: str, settings: Path | None, trials: int,
-    seconds: float | None,
+    rehearse: str | None, subject_to: str, maximise: str | None, *, model: str, settings: Path | None,
+    trials: int | None, seconds: float | None, run: Path | None,
 ) -> Rehearsal | None:  # fmt: skip
     """The rehearsal as objective, if asked for; its settings from a file, or the defaults with another model."""
-    if rehearse is None:
-        return None
     from ..errors import FedwiseError
-    from ..rehearsal.objective import Rehearsal
+
+    if rehearse is None:
+        given = {"--trials": trials, "--seconds": seconds, "--settings": settings, "--run": run}
+        for name, value in given.items():
+            if value is not None:
+                raise FedwiseError(
+                    f"{name} must come with --rehearse, got no metric; name one: --rehearse auc"
+                )
+        return None
+    from ..rehearsal.objective import TRIALS, Rehearsal
     from ..training.settings import Training
 
     if maximise is not None:
         raise FedwiseError("objective must be one of --maximise and --rehearse; drop the other")
     training = Training(model=model) if settings is None else Training.load(settings)
     return Rehearsal(
-        rehearse, subject_to=read_limits(subject_to), settings=training, trials=trials, seconds=seconds
-    )
+        rehearse, subject_to=read_limits(subject_to), settings=training,
+        trials=TRIALS if trials is None else trials, seconds=seconds, output=run,
+    )  # fmt: skip
 
 
 def read_constraints(

@@ -35,6 +35,7 @@ from .search_options import (
     RehearseOption,
     ReleasesArgument,
     RepresentativeOption,
+    RunOption,
     SecondsOption,
     SelectionOutput,
     SizeOption,
@@ -82,8 +83,9 @@ def select(
     maximise: MaximiseOption = None,
     rehearse: RehearseOption = None,
     subject_to: SubjectOption = "",
-    trials: TrialsOption = 160,
+    trials: TrialsOption = None,
     seconds: SecondsOption = None,
+    run: RunOption = None,
     settings: SettingsOption = None,
     rehearsal: RehearsalOption = True,
     forecast: ForecastOption = False,
@@ -109,8 +111,8 @@ def select(
     pool = Pool.load(releases, accept_flagged=accept_flagged, task=task)
     chosen = chosen_weights(weights, pool.plan.weights, alpha=alpha, beta=beta, gamma=gamma, lam=lam)
     by_rehearsal = rehearsal_objective(
-        rehearse, subject_to, maximise, model=model, settings=settings, trials=trials, seconds=seconds
-    )
+        rehearse, subject_to, maximise, model=model, settings=settings, trials=trials, seconds=seconds, run=run,
+    )  # fmt: skip
     by_forecast = None if by_rehearsal else forecast_objective(maximise, subject_to, model=model)
     rules = read_constraints(
         include, exclude, group_file, cost_file, max_per_group=max_per_group, budget=budget,
@@ -123,8 +125,7 @@ def select(
             constraints=rules, smallest=smallest, representative=representative,
             evidence=evidence, seed=seed, threads=threads, progress=best,  # type: ignore[arg-type]
         )  # fmt: skip
-    if bounds:
-        selection = with_paper_bounds(pool, selection)
+    selection = with_paper_bounds(pool, selection) if bounds else selection
     if forecast or by_forecast is not None:
         from ..forecasting import with_forecast
 
@@ -132,17 +133,17 @@ def select(
     if rehearsal and evidence != "none" and selection.status != "interrupted":
         selection = rehearsed_quickly(selection, pool, model=model, seed=seed)
     _give(selection, output, force=force, json=json)
-    refuse_missed(selection)
 
 
 def _give(selection: Selection, output: Path | None, *, force: bool, json: bool) -> None:
-    """Write the selection, and print it for people or programs."""
+    """Write the selection, and print it for people or programs; refuse it where it misses a limit."""
     if output is not None:
         selection.save(output, force=force)
     if json:
         print_json(selection)
     else:
         show(selection, output)
+    refuse_missed(selection)
 
 
 def refuse_missed(selection: Selection) -> None:

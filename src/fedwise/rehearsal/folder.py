@@ -4,6 +4,7 @@ asked.json        what was asked; another question needs another directory
 trainings.jsonl   every finished training, as it ends
 plan.json         the plan that the releases answer
 rehearsal.json    the answer, once all trainings are done
+selection.json    the federation, as the report reads it
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import msgspec
 from ..errors import FedwiseError
 from ..estimation import Releases
 from ..files import write_new
+from ..pool.pool import Pool
+from ..search.given import given
 from ..search.selection import Selection
 from ..training.lock import alone
 from .performance import Rehearsed
@@ -40,7 +43,7 @@ class Folder:
             yield cls(None)
             return
         if path.exists() and not path.is_dir():
-            raise FedwiseError(f"output '{path}' must be a directory, got a file; choose another with -o")
+            raise FedwiseError(f"output '{path}' must be a directory, got a file; choose another")
         with alone(path):
             yield cls(path)
 
@@ -60,7 +63,7 @@ class Folder:
             if not force:
                 raise FedwiseError(
                     f"run directory '{self.path}' was begun with other settings, clients or releases; "
-                    "ask for the same, choose another with -o, or pass --force"
+                    "ask for the same, choose another, or replace what it holds (--force where the command has it)"
                 )
             (self.path / NAME).unlink(missing_ok=True)
             (self.path / SELECTION).unlink(missing_ok=True)
@@ -68,16 +71,19 @@ class Folder:
         write_new(path, told, force=True)
         write_new(self.path / "plan.json", pool.asked.encode(), force=True)
 
-    def keep_federation(self, federation: Selection | Sequence[str]) -> None:
+    def keep_federation(self, federation: Selection | Sequence[str], pool: Releases) -> None:
         """Write who is rehearsed, for the report; a selection that lies there already, of a run, stays."""
         if self.path is None or (self.path / SELECTION).exists():
             return
-        data = (
-            federation.encode()
-            if isinstance(federation, Selection)
-            else msgspec.json.encode({"clients": list(federation)}) + b"\n"
-        )
-        write_new(self.path / SELECTION, data)
+        if isinstance(federation, Selection):
+            self.keep_selection(federation)
+        elif isinstance(pool, Pool):
+            self.keep_selection(given(pool, federation))
+
+    def keep_selection(self, selection: Selection) -> None:
+        """Write what was chosen, in place of what an earlier call chose before it was stopped."""
+        if self.path is not None:
+            write_new(self.path / SELECTION, selection.encode(), force=True)
 
     def finish(self, found: Rehearsed) -> None:
         """Write the answer."""

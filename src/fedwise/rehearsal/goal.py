@@ -14,7 +14,7 @@ from .performance import Performance
 
 #: A limit that is no number: no worse than random federations of the same size are on average.
 RANDOM: Literal["random"] = "random"
-#: Loss for each unit by which a limit is missed.
+#: Loss for each unit by which a limit is missed, for each unit of weight.
 PENALTY = 10.0
 
 Bound = float | Literal["random"]
@@ -73,6 +73,11 @@ class Goal:
         """All metrics it looks at."""
         return tuple(dict.fromkeys([*self.weights, *self.limits]))
 
+    @property
+    def penalty(self) -> float:
+        """Loss for each unit by which a limit is missed."""
+        return PENALTY * sum(abs(weight) for weight in self.weights.values())
+
     def value(self, values: Mapping[str, float]) -> float:
         """What is maximised."""
         return sum(weight * values[name] for name, weight in self.weights.items())
@@ -80,19 +85,21 @@ class Goal:
     def misses(
         self, values: Mapping[str, float], bounds: Mapping[str, float], margins: Mapping[str, float]
     ) -> dict[str, float]:
-        """By how much each limit, tightened by its margin, is missed; 0 where it is kept."""
+        """By how much each limit, tightened by its margin, is missed: 0 where it is kept, infinite if nobody knows."""
         found = {}
         for name, bound in bounds.items():
             sign = -1.0 if parse(name).larger_is_better else 1.0
             excess = sign * (values[name] - bound) + margins.get(name, 0.0)
-            found[name] = excess if excess > SLACK else 0.0
+            found[name] = math.inf if math.isnan(excess) else excess if excess > SLACK else 0.0
         return found
 
     def loss(
-        self, values: Mapping[str, float], bounds: Mapping[str, float], margins: Mapping[str, float]
-    ) -> float:
-        """Lower is better; infinite where a metric is not known."""
-        found = -self.value(values) + PENALTY * sum(self.misses(values, bounds, margins).values())
+        self, values: Mapping[str, float], bounds: Mapping[str, float], margins: Mapping[str, float], *,
+        unit: float = 1.0,
+    ) -> float:  # fmt: skip
+        """Lower is better; infinite where a metric is not known. `unit` is the size of what is maximised."""
+        missed = sum(self.misses(values, bounds, margins).values())
+        found = -self.value(values) + self.penalty * unit * missed
         return found if math.isfinite(found) else math.inf
 
     def __str__(self) -> str:

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..objective.interval import Z
+from ..objective.limit import SLACK
 from ..objective.metric import parse
 from ..search.constraints import Limits
 from ..search.control import Control
@@ -339,15 +340,24 @@ class Halving:
         )
 
     def loss(self, members: Members) -> float:
-        """Loss of a federation by its full rehearsals, limits tightened."""
-        return self.asked.goal.loss(self.values(members), self.bounds(), self.margins(members))
+        """Loss of a federation, limits tightened."""
+        values, unit = self.values(members), self.surrogate().unit
+        return self.asked.goal.loss(values, self.bounds(), self.margins(members), unit=unit)
+
+    def breaks(self, members: Members) -> bool:
+        """Whether a federation misses a limit, margins left aside."""
+        return sum(self.asked.goal.misses(self.values(members), self.bounds(), {}).values()) > SLACK
 
     def ranked(self) -> list[tuple[float, Members]]:
-        """Federations in full rehearsals, those of more stages first, then by loss."""
-        most = max(len(stages) for stages in self.full.values())
+        """Federations in full rehearsals, best first: those that keep the limits, as often rehearsed as any candidate.
+
+        References are rehearsed in two stages from the start, which makes none of them better than a candidate.
+        """
+        candidates = [m for m in self.full if m not in self.references] or list(self.full)
+        most = max(len(self.full[m]) for m in candidates)
         return sorted(
             ((self.loss(m), m) for m in self.full),
-            key=lambda entry: (len(self.full[entry[1]]) < most, entry[0], entry[1]),
+            key=lambda entry: (self.breaks(entry[1]), len(self.full[entry[1]]) < most, *entry),
         )
 
 

@@ -73,11 +73,12 @@ class Rehearsal:
         ``{"auc": 1, "eod:SEX": -0.5}``.
     subject_to
         Limits by metric, of any number of attributes: most for gaps and losses, least for the others. ``"random"``: no
-        worse than random federations of the same size are on average.
+        worse than random federations of the sizes asked are on average.
     settings
         How the federation will be trained.
     trials, seconds
-        Budget: trainings in all, and the time after which no further one begins.
+        Budget: trainings in all, about (candidates of every stage stand beside the references), and the time after
+        which no further one begins.
     records
         Most records of a double in full rehearsals; default as many as the client trains on.
     stages
@@ -152,6 +153,7 @@ class Rehearsal:
             complete = search.run(self._candidates(question, forecast))
             selection, found = self._describe(question, search, scenery, complete=complete)
             folder.finish(found)
+            folder.keep_selection(selection)
         return selection
 
     def _asked(self, question: Question, forecast: Forecast | None) -> Asked:
@@ -215,7 +217,7 @@ class Rehearsal:
     ) -> tuple[Selection, Rehearsed]:
         if not search.full:
             raise FedwiseError(
-                "the rehearsals were stopped before the first had ended, so nothing can be said; allow more seconds"
+                "the rehearsals were stopped before the first had ended, so nothing can be said; let them run longer"
             )
         goal = search.named().asked.goal
         ranked = search.ranked()
@@ -247,10 +249,17 @@ class Rehearsal:
             swap_chance=None if math.isnan(order.chance) else order.chance,
             regret=None if math.isnan(order.regret) else order.regret,
         )
-        flags = (*selection.flags, *self._flags(search, members, complete=complete, control=question.control))
+        unknown = [f"{n} is not known at this epsilon: the choice says little" for n in goal.weights
+                   if not found.federation.figure(n).known]  # fmt: skip
+        flags = (
+            *selection.flags,
+            *unknown,
+            *self._flags(search, members, complete=complete, control=question.control),
+        )
         return (
             msgspec.structs.replace(
-                selection, certificate=certificate, flags=flags, rehearsal=summary_of(found, goal=str(self.goal)),
+                selection, certificate=certificate, flags=flags,
+                rehearsal=summary_of(found, goal=str(self.goal), first=goal.metrics),
                 std_error=None if math.isnan(order.error) else order.error / math.sqrt(2.0),
             ),
             found,
@@ -261,7 +270,7 @@ class Rehearsal:
         for name, miss in tight.items():
             if miss > 0:
                 yield f"limit kept by less than its margin: {name}, short of it by {miss:.3g}"
-        if not complete and not getattr(control, "interrupted", False):
+        if not complete and self.seconds is not None and not getattr(control, "interrupted", False):
             yield (
                 f"stopped after {self.seconds:g} s, {search.done} of {self.trials} trainings: another machine may "
                 "choose otherwise"

@@ -30,8 +30,9 @@ class Order(NamedTuple):
 
     def sentence(self, goal: Goal, others: int) -> str:
         """In words."""
+        like = "rehearsed as often" + (" and keeps the limits as well" if goal.limits else "")
         if not others:
-            return "No other federation was rehearsed in full, so nothing is known about the order."
+            return f"No other federation was {like}, so nothing is known about the order."
         if math.isnan(self.chance):
             return "The order is not known: fewer than two federations were rehearsed in two stages."
         words = in_words(self.chance)
@@ -40,8 +41,11 @@ class Order(NamedTuple):
             if self.regret < 5e-5
             else f"; expected to be lost: {self.regret:.2g} of {', '.join(goal.weights)}"
         )
+        who = "The one other" if others == 1 else f"One of the {others} others"
+        like = like if others == 1 else like.replace("keeps", "keep")
+        was = "was" if others == 1 else "were"
         return (
-            f"One of the {others} others rehearsed in full is truly better with a chance "
+            f"{who} that {was} {like} is truly better with a chance "
             f"{'of ' if words.startswith('about') else ''}{words}{lost}."
         )
 

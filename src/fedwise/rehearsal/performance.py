@@ -150,7 +150,8 @@ class Rehearsed(msgspec.Struct, frozen=True, kw_only=True):
             those = [_phrase(c.metric) for c in found if c.word == word]
             if those:
                 parts.append(f"{word} in {', '.join(those)}")
-        size = len(self.federation.clients)
+        sizes = sorted({len(one.clients) for one in others})
+        size = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
         many = "federations" if len(others) > 1 else "federation"
         short = (
             " Doubles were cut short, so levels are not those of the real training." if self.shortened else ""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from ..search.selection import RehearsedMetric, RehearsedSummary
 from .performance import Rehearsed
 
 
-def summary_of(found: Rehearsed, *, goal: str = "", seconds: float | None = None) -> RehearsedSummary:
-    """The headline metrics of the first federation, and the verdict."""
+def summary_of(
+    found: Rehearsed, *, goal: str = "", first: Sequence[str] = (), seconds: float | None = None
+) -> RehearsedSummary:
+    """The metrics asked for and the headline ones of the first federation, and the verdict."""
     others, everyone = found.those("random"), found.those("all")
     metrics = []
-    for name in found.headline():
+    for name in dict.fromkeys([*first, *found.headline()]):
         figure = found.federation.figure(name)
         beside = found.comparison(name) if others else None
         metrics.append(

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ..estimation.estimates import Estimates
 from ..objective.metric import parse
-from .goal import PENALTY, Goal
+from .goal import Goal
 from .makeup import Clients, Makeup, Members
 from .regression import Regression, regress
 
@@ -60,6 +60,9 @@ class Surrogate:
         stage = np.array([o.stage for o in observations])
         features = self._makeup.features(self._makeup.sums(list(self._place)))
         values = np.array([o.values for o in observations], dtype=np.float64)
+        aims = [goal.metrics.index(name) for name in goal.weights]
+        #: Size of what is maximised: 1, or how far it is spread where it is counted in units of its own (dollars).
+        self.unit = float(np.max(np.nan_to_num(np.nanstd(values[:, aims], axis=0)), initial=1.0))
         self._fits: list[Regression] = []
         levels, apart = [], []
         for column in values.T:
@@ -119,5 +122,5 @@ class Surrogate:
         loss = -sum(weight * found[name] for name, weight in self.goal.weights.items())
         for name, bound in self.bounds.items():
             sign = -1.0 if parse(name).larger_is_better else 1.0
-            loss = loss + PENALTY * np.maximum(sign * (found[name] - bound), 0.0)
-        return np.asarray(loss)
+            loss = loss + self.goal.penalty * self.unit * np.maximum(sign * (found[name] - bound), 0.0)
+        return np.asarray(np.where(np.isfinite(loss), loss, np.inf))

@@ -205,19 +205,20 @@ class _Work:
             study_name=NAME, storage=self.storage or None, direction="maximize", load_if_exists=True
         )
         self._chosen: dict[int, tuple[str, ...]] = {}
+        self._bury()
         self.tried: list[Tried] = [
             Tried(**trial.user_attrs["tried"]) for trial in self.study.trials if "tried" in trial.user_attrs
         ]
 
     def run(self, trials: int) -> Tuned:
-        interrupted = False
-        if not self.study.trials:
+        interrupted, state = False, self.optuna.trial.TrialState
+        if not self._count(state.COMPLETE, state.PRUNED, state.WAITING):
             size = len(self.named[0]) if self.named else self.space.k[0]
             start = self.space.point_of(self.settings, size)
             if start is not None:
                 self.study.enqueue_trial(start)
         try:
-            while len(self.study.trials) - self._failed() < trials:
+            while self._count(state.COMPLETE, state.PRUNED) < trials:
                 self._step()
                 if self.progress is not None:
                     best = max((one.value for one in self.tried), default=math.nan)
@@ -228,17 +229,24 @@ class _Work:
             raise FedwiseError("tuning was stopped before its first trial had ended; run it again to go on")
         return self._told(interrupted=interrupted)
 
-    def _failed(self) -> int:
+    def _bury(self) -> None:
+        """End the trials that a process left when it was killed; the directory is locked, so none is alive."""
         state = self.optuna.trial.TrialState
-        return sum(trial.state in (state.FAIL, state.WAITING) for trial in self.study.trials)
+        for trial in self.study.get_trials(deepcopy=False, states=(state.RUNNING,)):
+            if "tried" in trial.user_attrs:
+                self.study.tell(trial.number, trial.user_attrs["tried"]["value"])
+            else:
+                self.study.tell(trial.number, state=state.FAIL)
+
+    def _count(self, *states: Any) -> int:
+        return len(self.study.get_trials(deepcopy=False, states=states))
 
     def _step(self) -> None:
         # Seeded by what is done, so that a study that was stopped goes on as it would have.
         self.study.sampler = self.optuna.samplers.TPESampler(seed=self.seed * 1_000_003 + len(self.tried))
         trial = self.study.ask()
         try:
-            point = self.space.suggest(trial)
-            tried = self._rehearse(point)
+            tried = self._rehearse(self.space.suggest(trial))
         except Diverged:
             self.study.tell(trial, state=self.optuna.trial.TrialState.PRUNED)
             return

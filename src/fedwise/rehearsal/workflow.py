@@ -103,7 +103,7 @@ def rehearse(
     output = more.get("output")
     with Folder.opened(None if output is None else Path(output)) as folder:
         folder.begin(question, pool, force=more.get("force", False))
-        folder.keep_federation(federations if isinstance(federations, Selection) else asked[0].clients)
+        folder.keep_federation(federations if isinstance(federations, Selection) else asked[0].clients, pool)
         trainings = Trainings(scenery, folder=folder.path)
         named = [one.clients for one in asked if one.role == "federation"]
         done = _Tally(len(asked) * stages, named, progress)

@@ -13,21 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 import polars as pl
 
-from ..certificate import Certificate
 from ..errors import FedwiseError
-from ..estimation import estimate
-from ..estimation.uncertainty import standard_error
 from ..files import decode, read_bytes, refuse_existing
-from ..objective.pfl import terms
 from ..planning import Plan
 from ..pool.pool import Pool
 from ..rehearsal.performance import Rehearsed
+from ..search.given import given
 from ..search.selection import Selection
 from ..training.run import Run
-from ..view.labels import flags_of
 from ..view.promise import TrainingPrivacy
 from ..view.tables import AuditRow
 from .commands import command_lines
@@ -208,37 +203,6 @@ def _configs(baselines: Mapping[str, Sequence[str | Path]] | None) -> dict[str, 
 def _rehearsal(folder: Path | None) -> Rehearsed | None:
     path = folder / "rehearsal.json" if folder is not None else None
     return Rehearsed.load(path) if path is not None and path.exists() else None
-
-
-def given(pool: Pool, members: Sequence[str]) -> Selection:
-    """A federation that was given, not searched, described like a selection."""
-    positions = np.sort(pool.index(members))
-    estimates = estimate(pool)
-    weights = pool.plan.weights
-    found = terms(estimates, positions)
-    error = float(standard_error(estimates, positions, weights))
-    return Selection(
-        clients=tuple(estimates.clients[i] for i in positions),
-        k=len(positions),
-        loss=found.loss(weights),
-        terms=found,
-        std_error=error if np.isfinite(error) else None,
-        method="given",
-        status="found",
-        evaluations=1,
-        seconds=0.0,
-        seed=0,
-        certificate=Certificate(
-            statement="This federation was given, not searched: nothing is proven about it.",
-            noise_statement="",
-        ),
-        weights=weights,
-        estimator=estimates.estimator,
-        pool=len(pool),
-        plan_digest=pool.plan.digest,
-        flags=flags_of(pool),
-        alerts=tuple(f"release of '{alert.client}': {alert.reason}" for alert in pool.alerts),
-    )
 
 
 def _runs(

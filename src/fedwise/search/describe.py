@@ -117,7 +117,7 @@ class Inquiry:
             estimator=self.estimates.estimator,
             pool=len(names),
             plan_digest=self.pool.plan.digest if self.pool is not None else None,
-            flags=(*_flags(self.estimates, self.pool), *_missed(self.problem, members)),
+            flags=(*flags_of(self.estimates, self.pool), *_missed(self.problem, members)),
             alerts=tuple(f"release of '{a.client}': {a.reason}" for a in self.pool.alerts)
             if self.pool is not None
             else (),
@@ -231,7 +231,8 @@ def _missed(problem: Problem, members: tuple[int, ...]) -> tuple[str, ...]:
     return tuple(f"limit not kept: {miss}" for miss in missed(problem.sums(np.asarray(members))))
 
 
-def _flags(estimates: Estimates, pool: Pool | None) -> tuple[str, ...]:
+def flags_of(estimates: Estimates, pool: Pool | None) -> tuple[str, ...]:
+    """What the releases say against any federation of them."""
     flags = []
     if pool is not None:
         if not pool.private:

@@ -127,6 +127,10 @@ def _choose_by(
 ) -> Selection:  # fmt: skip
     """The selection of a search, or of an objective that chooses for itself."""
     if isinstance(objective, Chooser):
+        if method != "auto":
+            raise FedwiseError(
+                f"method must be left out where the objective, {objective.name}, searches by itself"
+            )
         return objective.choose(Question.of(pool, feasible, control, *asks))
     estimates, weights, alternatives, seed = asks
     goal = objective or usual_objective(estimates, weights, near)

@@ -86,13 +86,6 @@ def marks_of(selection: Selection) -> list[Label]:
     ]
 
 
-def flags_of(pool: Pool) -> tuple[str, ...]:
-    """Flags for a selection that is described from a pool without a search."""
-    label = pool.label
-    marks = [] if label == "private" else [f"{label}: {RELEASES[label][0].lower()}{RELEASES[label][1:]}"]
-    return (*marks, *(f"flagged release of '{flag.client}': {flag.reason}" for flag in pool.flags))
-
-
 def gravest(labels: Iterable[Label]) -> Label:
     """The label of something made from several; ``not checked`` where nothing is known."""
     found = set(labels)
