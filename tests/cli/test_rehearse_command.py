@@ -79,6 +79,21 @@ def test_a_run_directory_goes_on(run: Run, releases: Path) -> None:
     )
 
 
+def test_a_stop_says_how_to_go_on(run: Run, releases: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedwise.rehearsal.workflow.rehearse", stopped)
+    words = ("rehearse", releases, "--federation", "CA,NY", *QUICK)
+    for more, said in (
+        (("-o", "run"), "stopped; the same command goes on"),
+        ((), "stopped; with -o DIR it could"),
+    ):
+        told = run(*words, *more)
+        assert told.code == 130
+        assert said in told.err
+
+
 @pytest.mark.rehearses
 def test_select_rehearses_its_choice_and_chooses_by_rehearsal(run: Run, releases: Path) -> None:
     settings = releases.parent / "settings.toml"

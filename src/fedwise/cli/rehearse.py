@@ -116,11 +116,17 @@ def rehearse(
             app, pool, read_federation(federation), app_config, records, seed, output, force=force, json=json
         )
         return
-    with bar("rehearsing", "AUC") as best:
-        found = run(
-            pool, read_selection(federation), training, random=random, alone=alone, stages=stages, records=records,
-            target=target_names(target), seed=seed, progress=best, output=None if alone_file else output, force=force,
-        )  # fmt: skip
+    folder = None if alone_file else output
+    try:
+        with bar("rehearsing", "AUC") as best:
+            found = run(
+                pool, read_selection(federation), training, random=random, alone=alone, stages=stages, records=records,
+                target=target_names(target), seed=seed, progress=best, output=folder, force=force,
+            )  # fmt: skip
+    except KeyboardInterrupt:
+        how = "with -o DIR it could go on" if folder is None else "the same command goes on"
+        note(f"stopped; {how}")
+        raise typer.Exit(130) from None
     if output is not None and alone_file:
         found.save(output, force=force)
     if json:
