@@ -183,7 +183,7 @@ def page(rows: pl.DataFrame, calibrated: Sequence[str], areas: Sequence[str]) ->
         "outer bins were "
         "looked at on all pools ([how](../theory/doubles.md#values)).",
         "",
-        "What is not on this page (pairs, k = 10) was measured with an "
+        "What is not on this page (pairs, more federations of ten) was measured with an "
         "[earlier version](rehearsal_before.md).",
         "",
     ]
@@ -195,6 +195,9 @@ def page(rows: pl.DataFrame, calibrated: Sequence[str], areas: Sequence[str]) ->
             parts += _ranks_and_levels(
                 f"{title}, ε = 1, k = 5, mean", at_one.filter(pl.col("pool").is_in(some))
             )
+        of_ten = rows.filter(pl.col("pool").is_in(some), epsilon=1.0, k=10)
+        if len(of_ten):
+            parts += _ranks_and_levels(f"{title}, ε = 1, k = 10, mean", of_ten)
     parts += [
         "## 90% intervals on pools that were not used to calibrate them (asked: at least .85)",
         "",
