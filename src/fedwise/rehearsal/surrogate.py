@@ -60,13 +60,14 @@ class Surrogate:
         stage = np.array([o.stage for o in observations])
         features = self._makeup.features(self._makeup.sums(list(self._place)))
         values = np.array([o.values for o in observations], dtype=np.float64)
-        aims = [goal.metrics.index(name) for name in goal.weights]
         #: Size of what is maximised: 1, or how far it is spread where it is counted in units of its own (dollars).
-        self.unit = float(np.max(np.nan_to_num(np.nanstd(values[:, aims], axis=0)), initial=1.0))
+        self.unit = 1.0
         self._fits: list[Regression] = []
         levels, apart = [], []
-        for column in values.T:
+        for name, column in zip(goal.metrics, values.T, strict=True):
             seen = np.isfinite(column)
+            if name in goal.weights and seen.any():
+                self.unit = max(self.unit, float(column[seen].std()))
             numbers, which = np.unique(stage[seen], return_inverse=True)
             fit = regress(features, federation[seen], which, column[seen])
             self._fits.append(fit)
