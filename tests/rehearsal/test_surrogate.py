@@ -114,8 +114,8 @@ def test_limits_cost_what_they_are_missed_by() -> None:
     one = drawn(1, 1)[0]
     assert made.within({"spd:SEX": 0.1}).loss(one) > made.within({"spd:SEX": 0.3}).loss(one) + 0.1
     assert made.loss(one) == pytest.approx(-0.7)
-    dollars = Surrogate(Clients(RECORDS), [o._replace(values=[1e4 * o.values[0] * (i % 2), 0.3]) for i, o in enumerate(seen)],
-                        Goal.of("rmse", {"spd:SEX": 0.1}), level=(0,))  # fmt: skip
+    in_dollars = [o._replace(values=[7e3 * (i % 2), 0.3]) for i, o in enumerate(seen)]
+    dollars = Surrogate(Clients(RECORDS), in_dollars, Goal.of("rmse", {"spd:SEX": 0.1}), level=(0,))
     assert dollars.unit == pytest.approx(3500)
     unknown = Surrogate(Clients(RECORDS), [o._replace(values=[np.nan, 0.3]) for o in seen], goal, level=(0,))
     assert unknown.unit == 1.0
