@@ -18,7 +18,7 @@ docs/results/choosing.csv.
 **What was chosen on what.** The search was worked on with noise seeds 301 and 302 (draws 1 and 2) and an earlier form
 of this benchmark, in which federations trained on other rows than tables count (docs/results/variants.md); its
 regression on draws 10 and 11, by AUC, of three tasks. Draw 12 was the page's before that. Draws 13 and 14 were run
-once (14 by AUC alone), after all of it, and chose nothing.
+once, after all of it, and chose nothing.
 
 Every training is kept in build/choosing as it ends; a run that was stopped goes on. Writes docs/results/choosing.csv
 and choosing.md after each choice. Needs the census records in ../shared/data.
@@ -67,8 +67,8 @@ LIMITS = ("spd", "eod")
 CHOSEN = (
     "The search was developed on other draws of the noise (seeds 301 and 302), with federations that trained on other "
     "rows than tables count, and its regression on seeds 310 and 311, by AUC, on TravelTime, Income 2024 and "
-    "Employment ([variants](variants.md#choosing-by-rehearsal)). The draws on this page were run once (the second "
-    "by AUC alone) and chose nothing."
+    "Employment ([variants](variants.md#choosing-by-rehearsal)). The draws on this page were run once and chose "
+    "nothing."
 )
 
 
