@@ -25,42 +25,34 @@ from rehearsal_pools import Real
 
 from fedwise.estimation import estimate
 from fedwise.estimation.estimates import Estimates
-from fedwise.estimation.variation import varied
+from fedwise.estimation.variation import among_features, varied
 
 POOLS = ("travel2024", "income2018", "coverage2024", "degree", "poverty_ny")
 OUT = Path(__file__).parents[1] / "docs" / "results" / "variation.csv"
 
 
-def features(estimates: Estimates) -> Iterator[np.ndarray]:
-    """Counts of every table of features among themselves: shape (clients, levels, levels)."""
-    layout, apart = estimates.layout, {estimates.schema.target, *estimates.schema.sensitive}
-    for j, pair in enumerate(layout.pairs):
-        if not apart & {*pair}:
-            yield estimates.cells[:, layout.slice(j)].reshape(-1, *layout.shapes[j])
+def shares(estimates: Estimates, *, together: bool = False) -> Iterator[np.ndarray]:
+    """Tables of features among themselves as shares, of each client or all together: (clients, levels, levels)."""
+    for j in among_features(estimates):
+        counts = estimates.cells[:, estimates.layout.slice(j)].reshape(-1, *estimates.layout.shapes[j])
+        counts = counts.sum(axis=0, keepdims=True) if together else counts
+        yield counts / counts.sum(axis=(1, 2), keepdims=True)
 
 
 def information(estimates: Estimates, *, together: bool = False) -> float:
     """Mutual information of features, summed over tables: mean over clients, or of all of them together."""
-    return sum(_information(t.sum(axis=0, keepdims=True) if together else t) for t in features(estimates))
-
-
-def _information(counts: np.ndarray) -> float:
-    shares = np.maximum(counts / counts.sum(axis=(1, 2), keepdims=True), 1e-15)
-    apart = shares.sum(axis=1, keepdims=True) * shares.sum(axis=2, keepdims=True)
-    return float((shares * np.log(shares / apart)).sum(axis=(1, 2)).mean())
+    found = 0.0
+    for table in shares(estimates, together=together):
+        cells = np.maximum(table, 1e-15)
+        apart = cells.sum(axis=1, keepdims=True) * cells.sum(axis=2, keepdims=True)
+        found += float((cells * np.log(cells / apart)).sum(axis=(1, 2)).mean())
+    return found
 
 
 def error(estimates: Estimates, exact: Estimates) -> float:
     """Sum of squared errors of shares of cells."""
-    return sum(
-        float(
-            (
-                (one / one.sum(axis=(1, 2), keepdims=True) - other / other.sum(axis=(1, 2), keepdims=True))
-                ** 2
-            ).sum()
-        )
-        for one, other in zip(features(estimates), features(exact), strict=True)
-    )
+    pairs = zip(shares(estimates), shares(exact), strict=True)
+    return sum(float(((one - other) ** 2).sum()) for one, other in pairs)
 
 
 def line(real: Real, draw: int) -> dict[str, object]:

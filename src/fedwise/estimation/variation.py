@@ -33,15 +33,19 @@ _LEAST = 1e-5
 
 def varied(estimates: Estimates) -> Estimates:
     """The estimates with tables of features among themselves that vary as the clients' do. Without noise the same."""
-    posterior, layout, schema = estimates.posterior, estimates.layout, estimates.schema
+    posterior, layout = estimates.posterior, estimates.layout
     if posterior is None or not np.any(estimates.sigmas):
         return estimates
     cells = estimates.cells.copy()
-    apart = {schema.target, *schema.sensitive}
-    for j, pair in enumerate(layout.pairs):
-        if not apart & {*pair}:
-            cells[:, layout.slice(j)] = _lengthened(estimates, posterior, j)
+    for j in among_features(estimates):
+        cells[:, layout.slice(j)] = _lengthened(estimates, posterior, j)
     return replace(estimates, cells=cells)
+
+
+def among_features(estimates: Estimates) -> list[int]:
+    """Which tables are of two features, without groups and classes."""
+    apart = {estimates.schema.target, *estimates.schema.sensitive}
+    return [j for j, pair in enumerate(estimates.layout.pairs) if not apart & {*pair}]
 
 
 def _lengthened(estimates: Estimates, posterior: Posterior, j: int) -> Floats:

@@ -7,16 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
+
 from ..errors import FedwiseError
 from ..objective.limit import SLACK
 from ..objective.metric import parse
 from .performance import Performance
 
-#: A limit that is no number: no worse than random federations of the same size are on average.
+#: A limit that is no number: no worse than random federations of the sizes asked are on average.
 RANDOM: Literal["random"] = "random"
 #: Loss for each unit by which a limit is missed, for each unit of weight.
 PENALTY = 10.0
 
+Floats = npt.NDArray[np.float64]
 Bound = float | Literal["random"]
 
 
@@ -88,8 +92,7 @@ class Goal:
         """By how much each limit, tightened by its margin, is missed: 0 where it is kept, infinite if nobody knows."""
         found = {}
         for name, bound in bounds.items():
-            sign = -1.0 if parse(name).larger_is_better else 1.0
-            excess = sign * (values[name] - bound) + margins.get(name, 0.0)
+            excess = _sign(name) * (values[name] - bound) + margins.get(name, 0.0)
             found[name] = math.inf if math.isnan(excess) else excess if excess > SLACK else 0.0
         return found
 
@@ -98,9 +101,18 @@ class Goal:
         unit: float = 1.0,
     ) -> float:  # fmt: skip
         """Lower is better; infinite where a metric is not known. `unit` is the size of what is maximised."""
-        missed = sum(self.misses(values, bounds, margins).values())
-        found = -self.value(values) + self.penalty * unit * missed
-        return found if math.isfinite(found) else math.inf
+        tight = {name: bound - _sign(name) * margins.get(name, 0.0) for name, bound in bounds.items()}
+        return float(
+            self.losses({name: np.asarray(value) for name, value in values.items()}, tight, unit=unit)
+        )
+
+    def losses(self, values: Mapping[str, Floats], bounds: Mapping[str, float], *, unit: float) -> Floats:
+        """The same of many federations at once, under limits that are tightened already."""
+        found = -np.asarray(sum(weight * values[name] for name, weight in self.weights.items()))
+        for name, bound in bounds.items():
+            excess = _sign(name) * (values[name] - bound)
+            found = found + self.penalty * unit * np.where(excess <= SLACK, 0.0, excess)
+        return np.asarray(np.where(np.isfinite(found), found, np.inf))
 
     def __str__(self) -> str:
         aims = [
@@ -113,3 +125,8 @@ class Goal:
             for name, limit in self.limits.items()
         ]
         return text + (f", {', '.join(limits)}" if limits else "")
+
+
+def _sign(metric: str) -> float:
+    """1 where less of a metric is better, −1 where more is."""
+    return -1.0 if parse(metric).larger_is_better else 1.0

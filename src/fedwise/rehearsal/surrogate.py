@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ..estimation.estimates import Estimates
-from ..objective.metric import parse
 from .goal import Goal
 from .makeup import Clients, Makeup, Members
 from .regression import Regression, regress
@@ -120,8 +119,4 @@ class Surrogate:
 
     def _loss(self, values: Floats) -> Floats:
         found = dict(zip(self.goal.metrics, values.T, strict=True))
-        loss = -sum(weight * found[name] for name, weight in self.goal.weights.items())
-        for name, bound in self.bounds.items():
-            sign = -1.0 if parse(name).larger_is_better else 1.0
-            loss = loss + self.goal.penalty * self.unit * np.maximum(sign * (found[name] - bound), 0.0)
-        return np.asarray(np.where(np.isfinite(loss), loss, np.inf))
+        return self.goal.losses(found, self.bounds, unit=self.unit)
