@@ -10,9 +10,10 @@ import pytest
 from msgspec.structs import replace as replace_struct
 
 import fedwise as fw
+from fedwise.rehearsal.foreseen import Foreseen
 from fedwise.rehearsal.goal import Goal
 from fedwise.rehearsal.halving import SHORT, Asked, Halving
-from fedwise.rehearsal.makeup import Clients, Members
+from fedwise.rehearsal.makeup import Clients
 from fedwise.rehearsal.trained import Gaps, Trained
 from fedwise.search.constraints import Limits
 from fedwise.search.control import Control
@@ -20,6 +21,16 @@ from fedwise.search.control import Control
 CLIENTS = 30
 NONE = np.zeros(0, np.int64)
 FREE = Limits(NONE, np.arange(CLIENTS), np.zeros((0, CLIENTS)), np.zeros(0), np.full(CLIENTS, -1), NONE)
+
+
+class Means:
+    """Forecasts that are sums over clients."""
+
+    def __init__(self, rows: np.ndarray) -> None:
+        self.rows = rows
+
+    def values(self, sums: np.ndarray, names: Sequence[str] | None = None) -> np.ndarray:
+        return sums
 
 
 def asked(**options: object) -> Asked:
@@ -37,15 +48,14 @@ def halving(of: Asked) -> Halving:
 
 def test_references_are_together_as_all_random_federations_are() -> None:
     effects = np.random.default_rng(0).normal(size=(CLIENTS, 2))
-
-    def foresee(federations: Sequence[Members]) -> np.ndarray:
-        return np.stack([effects[list(members)].mean(axis=0) for members in federations])
-
+    foreseen = Foreseen(Means(effects / 5), ("auc", "f1"))
     whole = effects.mean(axis=0)
     spread = effects.std(axis=0) / np.sqrt(5 * 6)
     away = [
-        np.abs((foresee(halving(asked(seed=seed, foresee=given))._typical(6)).mean(axis=0) - whole) / spread)
-        for given in (foresee, None)
+        np.abs(
+            (foreseen.of(halving(asked(seed=seed, foreseen=given))._typical(6)).mean(axis=0) - whole) / spread
+        )
+        for given in (foreseen, None)
         for seed in range(10)
     ]
     typical, plain = np.mean(away[:10]), np.mean(away[10:])

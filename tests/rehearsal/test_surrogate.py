@@ -161,5 +161,17 @@ def test_makeup_is_scaled_kind_by_kind() -> None:
     made = Makeup(Clients(RECORDS, (LABELS,)), some)
     found = made.features(made.sums(some))
     assert found.mean(axis=0) == pytest.approx(0.0, abs=1e-12)
-    assert (found[:, :COUNT] ** 2).sum(axis=1).mean() == pytest.approx(1.0)
-    assert (found[:, COUNT:] ** 2).sum(axis=1).mean() == pytest.approx(1.0)
+    sizes, rates = slice(COUNT, COUNT + 3), slice(COUNT + 3, None)
+    for kind in (slice(COUNT), sizes, rates):
+        assert (found[:, kind] ** 2).sum(axis=1).mean() == pytest.approx(1.0)
+
+
+def test_sizes_are_those_of_a_federation() -> None:
+    """Unscaled: all records, the clients' mean, both as logarithms, and how unevenly they are shared."""
+    made = Makeup(Clients(RECORDS), drawn(50, 4))
+    members = drawn(1, 5)[0]
+    records = RECORDS[list(members)]
+    total, mean, uneven = made._sizes(made.sums([members]))[0]
+    assert total == pytest.approx(np.log(records.sum()))
+    assert mean == pytest.approx(np.log(records).mean())
+    assert uneven == pytest.approx(((records / records.sum()) ** 2).sum())

@@ -11,7 +11,7 @@ Who is better is said by the surrogate too: it knows all rehearsals so far, a fe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -24,9 +24,12 @@ from ..objective.metric import parse
 from ..search.constraints import Limits
 from ..search.control import Control
 from ..search.feasible import start
-from ..search.greedy import Greedy
-from ..search.problem import Objective, Problem
+from ..search.neighbourhood import descend
+from ..search.outcome import rank
+from ..search.problem import Problem
 from ..training.settings import Training
+from .drawing import random_federations
+from .foreseen import Foreseen
 from .goal import RANDOM, Goal
 from .makeup import Clients, Members
 from .performance import Performance, compare, with_figures
@@ -34,7 +37,7 @@ from .surrogate import Observation, Surrogate
 from .trained import Trained
 from .trainings import Stopped, Task, Trainings, performance
 
-Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 #: Most records of a double in a short rehearsal. With a quarter of a client's records the order of federations is
 #: another one (rank correlation .6 to .7 with full rehearsals), and the search is led away from the good ones.
@@ -43,6 +46,8 @@ SHORT = 16_000
 _SHORT_STAGES = (100, 101)
 #: Share of the trainings that are short, and federations that are proposed at a time.
 _SHORT_SHARE, _BATCH = 0.6, 8
+#: Random federations from which a search for a proposal descends, and one for candidates of full rehearsals.
+_PROPOSAL_STARTS, _STARTS = 2, 8
 #: Random federations that all others stand beside: one for so many trials, at least and at most so many.
 _TRIALS_EACH, _FEWEST, _MOST = 16, 4, 8
 #: Draws of references that the most typical is taken of.
@@ -69,8 +74,8 @@ class Asked:
         Stages of the best federations.
     margin
         Standard errors by which limits are tightened.
-    foresee
-        Metrics that are known of federations before any rehearsal, shape (federations, metrics); ``None``: nothing is.
+    foreseen
+        Metrics that are forecast of federations; ``None``: nothing is.
     """
 
     clients: tuple[str, ...]
@@ -83,7 +88,7 @@ class Asked:
     stages: int
     margin: float
     seed: int
-    foresee: Callable[[Sequence[Members]], Floats] | None = None
+    foreseen: Foreseen | None = None
 
     @property
     def references(self) -> int:
@@ -118,6 +123,7 @@ class Halving:
     references: list[Members] = field(default_factory=list)
     done: int = 0
     _fitted: tuple[int, Goal, Surrogate] | None = None
+    _chain: int = 0
 
     def run(self, candidates: Iterable[Members]) -> bool:
         """Spend the trials; False where it was stopped before."""
@@ -176,16 +182,7 @@ class Halving:
     # -- what to try -------------------------------------------------------------------------------
 
     def _random(self, count: int, *, salt: int) -> list[Members]:
-        """Distinct random federations of the sizes allowed; fewer where there are not so many."""
-        sizes = list(self.asked.feasible)
-        found: dict[Members, None] = {}
-        for chain in range(8 * count):
-            size = sizes[chain % len(sizes)]
-            drawn = start(self.asked.feasible[size], size, self.asked.seed, chain + 100_000 * (salt + 1))
-            found[tuple(int(i) for i in drawn)] = None
-            if len(found) == count:
-                break
-        return list(found)
+        return random_federations(self.asked.feasible, count, seed=self.asked.seed, salt=salt)
 
     def _typical(self, count: int) -> list[Members]:
         """Random federations that are together as all are, by what is foreseen of them.
@@ -193,12 +190,12 @@ class Halving:
         A few of them are what ``random`` limits stand for, and where federations differ much a few drawn at once may
         lie far from the mean of all: of many draws the one is taken whose foreseen metrics do not.
         """
-        foresee = self.asked.foresee
-        if foresee is None:
+        foreseen = self.asked.foreseen
+        if foreseen is None:
             return self._random(count, salt=0)
         drawn = self._random(_DRAWS * count, salt=2)
         draws = [drawn[at : at + count] for at in range(0, max(len(drawn) - count, 0) + 1, count)]
-        values = foresee([members for some in draws for members in some])
+        values = foreseen.of([members for some in draws for members in some])
         scale = np.where(values.std(axis=0) > 0, values.std(axis=0), 1.0)
         away = ((values - values.mean(axis=0)) / scale).reshape(len(draws), len(draws[0]), -1).mean(axis=1)
         return draws[int(np.argmin((away**2).sum(axis=1)))]
@@ -212,7 +209,11 @@ class Halving:
                 for members, stage, trained in self._rehearsals()
             ]
             full = [stage for stages in self.full.values() for stage in stages]
-            self._fitted = count, goal, Surrogate(self.asked.known, seen, goal, level=full)
+            self._fitted = (
+                count,
+                goal,
+                Surrogate(self.asked.known, seen, goal, level=full, foreseen=self.asked.foreseen),
+            )
         return self._fitted[2]
 
     def _rehearsals(self) -> Iterator[tuple[Members, int, Trained]]:
@@ -236,7 +237,7 @@ class Halving:
         found: dict[Members, None] = {}
         for attempt in range(4 * count):
             size = sizes[attempt % len(sizes)]
-            for members in self._search(surrogate.drawn(rng), size, attempt):
+            for members in self._search(surrogate.drawn(rng), size, _PROPOSAL_STARTS):
                 if members not in self.short:
                     found[members] = None
                     break
@@ -248,18 +249,30 @@ class Halving:
         """Candidates for full rehearsals: the best that were rehearsed short, and what the surrogate finds beyond."""
         surrogate = self.aim()
         those = dict.fromkeys(self.short)
-        for attempt, size in enumerate(self.asked.feasible):
-            those |= dict.fromkeys(self._search(surrogate, size, attempt)[: max(count // 3, 2)])
+        for size in self.asked.feasible:
+            those |= dict.fromkeys(self._search(surrogate, size, _STARTS)[: max(count // 3, 2)])
         return sorted(those, key=lambda m: (surrogate.loss(m), m))[:count]
 
-    def _search(self, objective: Objective, size: int, seed: int) -> list[Members]:
-        problem = Problem(self.asked.clients, objective.rows(None), objective, None)  # type: ignore[arg-type]
+    def _search(self, surrogate: Surrogate, size: int, starts: int) -> list[Members]:
+        """What descents find best: from the best federation rehearsed so far, and from random ones.
+
+        Where limits cut, the loss has many hollows: on TravelTime one descent of three ends in the deepest.
+        """
+        limits = self.asked.feasible[size]
+        problem = Problem(self.asked.clients, surrogate.rows(), surrogate, None)
+        seen = [members for members in self.short if len(members) == size]
+        begins: list[Ints | Members] = []
+        if seen:
+            losses = surrogate.evaluate(np.stack([problem.sums(members) for members in seen]))
+            begins.append(seen[int(np.argmin(losses))])
+        for _ in range(starts):
+            self._chain += 1
+            begins.append(start(limits, size, self.asked.seed, self._chain))
         quiet = Control(threads=1)
         with quiet:
-            outcome = Greedy("exchange").search(
-                problem, self.asked.feasible[size], size, seed=self.asked.seed + seed, control=quiet
-            )
-        return [members for _, members in outcome.ranked]
+            ends = [descend(problem, limits, members, control=quiet) for members in begins]
+        found = [found for end in ends for found in ((end.loss, end.members), *end.neighbours)]
+        return [members for _, members in rank(problem, found)]
 
     # -- training ----------------------------------------------------------------------------------
 

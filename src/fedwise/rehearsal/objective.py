@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from ..certificate import Certificate
 from ..doubling.target import TargetLike, target_of
 from ..errors import FedwiseError, Infeasible
-from ..forecasting import Forecast, Labels, Settings, names_for
+from ..estimation.estimates import Estimates
+from ..forecasting import Forecaster, Labels, Settings, names_for
 from ..objective.limit import SLACK, Miss
 from ..objective.metric import parse
 from ..search.chooser import Question
@@ -28,7 +27,9 @@ from ..search.selection import Selection
 from ..training.encoding import Encoder
 from ..training.model import check_extra
 from ..training.settings import Training
+from .drawing import random_federations
 from .folder import Folder
+from .foreseen import Foreseen
 from .goal import Bound, Goal
 from .halving import Asked, Halving
 from .makeup import Clients, Members
@@ -39,14 +40,14 @@ from .summary import summary_of
 from .trainings import Scenery, Trainings
 from .workflow import rehearsed
 
-Floats = npt.NDArray[np.float64]
-
 #: Trainings of a selection unless told otherwise.
 TRIALS = 160
 #: Standard errors by which limits are tightened.
 MARGIN = 1.0
 #: Starts of the search for first candidates.
 _STARTS = 3
+#: Random federations whose mean forecast a limit named ``random`` stands for until some were rehearsed.
+_TYPICAL = 400
 
 
 @dataclass(frozen=True)
@@ -144,38 +145,24 @@ class Rehearsal:
             folder.begin(
                 {"kind": "choose", "scenery": scenery.digest, "settings": self.settings}, question.pool
             )
-            forecast = self._forecast(question)
-            search = Halving(
-                self._asked(question, forecast),
-                Trainings(scenery, folder=folder.path, stopped=stopped),
-                question.control,
-            )
-            complete = search.run(self._candidates(question, forecast))
+            asked = self._asked(question)
+            search = Halving(asked, Trainings(scenery, folder=folder.path, stopped=stopped), question.control)
+            complete = search.run(self._candidates(question, asked.foreseen))
             selection, found = self._describe(question, search, scenery, complete=complete)
             folder.finish(found)
             folder.keep_selection(selection)
         return selection
 
-    def _asked(self, question: Question, forecast: Forecast | None) -> Asked:
+    def _asked(self, question: Question) -> Asked:
         return Asked(
             clients=question.estimates.clients, known=Clients.of(question.estimates), feasible=question.feasible,
             goal=self.goal, settings=self.settings, most_records=self.records, trials=self.trials, stages=self.stages,
-            margin=self.margin, seed=question.seed, foresee=self._foreseen(question, forecast),
+            margin=self.margin, seed=question.seed, foreseen=self._foreseen(question.estimates),
         )  # fmt: skip
 
-    def _forecast(self, question: Question) -> Forecast | None:
-        """A forecast of what is maximised, fitted to the estimates; ``None`` where the forecast lacks a metric."""
-        known = names_for(Labels.of(question.estimates.schema))
-        if not all(parse(name).column in known for name in self.goal.weights):
-            return None
-        kind = "logistic" if self.settings.model == "logistic" else "mlp"
-        return Forecast(dict(self.goal.weights), settings=Settings.for_model(kind))
-
-    def _foreseen(
-        self, question: Question, forecast: Forecast | None
-    ) -> Callable[[Sequence[Members]], Floats] | None:
+    def _foreseen(self, estimates: Estimates) -> Foreseen | None:
         """The goal's metrics as far as they are forecast, for any federations; ``None`` where none is."""
-        schema = question.estimates.schema
+        schema = estimates.schema
         known = names_for(Labels.of(schema))
         # People of a forecast have the first attribute and those the model sees.
         unseen = {schema.names[v] for v in schema.sensitive[1:] if schema.columns[v].model == "drop"}
@@ -184,22 +171,16 @@ class Rehearsal:
             for name in self.goal.metrics
             if parse(name).column in known and parse(name).attribute not in unseen
         ]
-        if forecast is None or not names:
-            return None
+        kind = "logistic" if self.settings.model == "logistic" else "mlp"
+        return Foreseen(Forecaster(estimates, settings=Settings.for_model(kind)), names) if names else None
 
-        def foresee(federations: Sequence[Members]) -> Floats:
-            rows = forecast.rows(question.estimates)
-            assert forecast.forecaster is not None
-            sums = np.stack([rows[list(members)].sum(axis=0) for members in federations])
-            return forecast.forecaster.values(sums, names)
-
-        return foresee
-
-    def _candidates(self, question: Question, forecast: Forecast | None) -> Iterator[Members]:
-        """What the forecast finds best, where it knows the metrics, and what the loss does."""
+    def _candidates(self, question: Question, foreseen: Foreseen | None) -> Iterator[Members]:
+        """What the forecast finds best, within the limits and without them, and what the loss does."""
         objectives: list[Objective] = [PFL(question.weights)]
-        if forecast is not None:
-            objectives.insert(0, forecast)
+        if foreseen is not None:
+            random = random_federations(question.feasible, _TYPICAL, seed=question.seed, salt=3)
+            aims = (self.goal, Goal(self.goal.weights, {})) if self.goal.limits else (self.goal,)
+            objectives[:0] = [aim for goal in aims if (aim := foreseen.aim(goal, random)) is not None]
         with Control(threads=1) as quiet:
             for objective in objectives:
                 problem = Problem.of(question.estimates, objective)

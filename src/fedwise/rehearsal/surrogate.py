@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..estimation.estimates import Estimates
+from .foreseen import Foreseen
 from .goal import Goal
 from .makeup import Clients, Makeup, Members
 from .regression import Regression, regress
@@ -44,17 +45,25 @@ class Surrogate:
         Whose metrics they hold.
     level
         Stages at whose mean level metrics are given.
+    foreseen
+        What is forecast of federations.
     """
 
     name = "surrogate"
 
     def __init__(
-        self, clients: Clients, observations: Sequence[Observation], goal: Goal, *, level: Sequence[int]
+        self,
+        clients: Clients,
+        observations: Sequence[Observation],
+        goal: Goal,
+        *,
+        level: Sequence[int],
+        foreseen: Foreseen | None = None,
     ) -> None:
         self.goal = goal
         self.bounds: dict[str, float] = {}
         self._place = {one: at for at, one in enumerate(dict.fromkeys(o.members for o in observations))}
-        self._makeup = Makeup(clients, list(self._place))
+        self._makeup = Makeup(clients, list(self._place), foreseen)
         federation = np.array([self._place[o.members] for o in observations])
         stage = np.array([o.stage for o in observations])
         features = self._makeup.features(self._makeup.sums(list(self._place)))
