@@ -22,7 +22,7 @@ DISTRIBUTION = {"ot": "pot", "sklearn": "scikit-learn", "vl_convert": "vl-conver
 EXTRAS = {
     "features": ("train",),
     "training": ("train",),
-    "rehearsal": ("tune",),
+    "rehearsal": ("train", "tune"),
     "flower": ("train", "flower"),
     "nvflare": ("nvflare",),
     "view": ("explore",),

@@ -42,8 +42,9 @@ Ints = npt.NDArray[np.int64]
 #: Most records of a double in a short rehearsal. With a quarter of a client's records the order of federations is
 #: another one (rank correlation .6 to .7 with full rehearsals), and the search is led away from the good ones.
 SHORT = 16_000
-#: Numbers of the stages of short rehearsals: others than those of full ones, so that one draw does not decide twice.
-_SHORT_STAGES = (100, 101)
+#: Numbers of the stages of short rehearsals: others than those of full ones, so that one draw does not decide twice. A
+#: stage draws every client once for all federations, so what is learnt of clients errs alike in all of them.
+_SHORT_STAGES = (100, 101, 102, 103)
 #: Share of the trainings that are short, and federations that are proposed at a time.
 _SHORT_SHARE, _BATCH = 0.6, 8
 #: Random federations from which a search for a proposal descends, and one for candidates of full rehearsals.
@@ -149,8 +150,7 @@ class Halving:
         for stage in (0, 1):  # two, so that margins are known from the start
             self._train_full(self.references, stage)
         self.named()
-        for at, stage in enumerate(_SHORT_STAGES):
-            self._train_short(self.references[at::2], stage)
+        self._train_short(self.references)
 
     def _explore(self, candidates: Iterable[Members]) -> None:
         most = max(int(self.asked.trials * _SHORT_SHARE) - 2 * len(self.references), 2)
@@ -161,8 +161,7 @@ class Halving:
         spent = 0
         while batch and spent < most:
             batch = batch[: most - spent]
-            for at, stage in enumerate(_SHORT_STAGES):
-                self._train_short(batch[at::2], stage)
+            self._train_short(batch)
             spent += len(batch)
             batch = self._proposed(_BATCH, rng)
 
@@ -279,13 +278,15 @@ class Halving:
     def _names(self, members: Members) -> tuple[str, ...]:
         return tuple(self.asked.clients[i] for i in members)
 
-    def _train_short(self, federations: Sequence[Members], stage: int) -> None:
+    def _train_short(self, federations: Sequence[Members]) -> None:
+        """Rehearse federations short that were not, each in one of the stages, in turn."""
+        settings, records = self.asked.short_settings, self.asked.short_records
         wanted = [m for m in federations if m not in self.short]
-        tasks = [
-            Task(self._names(m), self.asked.short_settings, stage, self.asked.short_records) for m in wanted
-        ]
-        for members, trained in zip(wanted, self.trainings.train(tasks, self._tell), strict=True):
-            self.short[members] = (stage, trained)
+        for at, stage in enumerate(_SHORT_STAGES):
+            some = wanted[at :: len(_SHORT_STAGES)]
+            tasks = [Task(self._names(m), settings, stage, records) for m in some]
+            for members, trained in zip(some, self.trainings.train(tasks, self._tell), strict=True):
+                self.short[members] = (stage, trained)
 
     def _train_full(self, federations: Sequence[Members], stage: int) -> None:
         wanted = [m for m in dict.fromkeys(federations) if stage not in self.full.get(m, {})]

@@ -37,6 +37,7 @@ from .order import order_of
 from .performance import Rehearsed
 from .stage import JUDGED
 from .summary import summary_of
+from .threads import one_thread_each
 from .trainings import Scenery, Trainings
 from .workflow import rehearsed
 
@@ -131,6 +132,10 @@ class Rehearsal:
     def choose(self, question: Question) -> Selection:
         """The federation whose rehearsal is best. Raises `Infeasible` where none rehearsed keeps the limits."""
         check_extra(private=self.settings.epsilon is not None)
+        with one_thread_each():
+            return self._choose(question)
+
+    def _choose(self, question: Question) -> Selection:
         for name in self.goal.metrics:
             parse(name, attributes=Encoder(question.pool.plan.schema).attributes)
         scenery = Scenery(

@@ -33,6 +33,7 @@ from .performance import Performance
 from .public import PublicStage
 from .settling import settled
 from .stage import JUDGED, Stage
+from .threads import one_thread_each
 from .trained import Gaps, Trained, read_trained
 
 #: Metrics of learning curves.
@@ -147,8 +148,9 @@ class Trainings:
         by_stage: dict[_Place, list[Task]] = {}
         for task in missing.values():
             by_stage.setdefault(_Place.of(task), []).append(task)
-        for place, those in by_stage.items():
-            self._train_stage(self._stage(place), those, done)
+        with one_thread_each():
+            for place, those in by_stage.items():
+                self._train_stage(self._stage(place), those, done)
         return [self._known[self._key(task)] for task in tasks]
 
     def _train_stage(
