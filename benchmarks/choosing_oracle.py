@@ -25,7 +25,6 @@ import numpy as np
 import polars as pl
 from rehearsal_pools import load
 
-import fedwise as fw
 from fedwise.rehearsal.trained import Trained
 from fedwise.rehearsal.trainings import Task
 
@@ -67,13 +66,8 @@ def measure(truth: choosing.Truth, task: str, model: str, metric: str, draw: int
     """One choice."""
     beside = choosing.described(truth, metric)
     values, kept = beside.pop("values"), beside.pop("kept")
-    objective = fw.Rehearsal(
-        metric, subject_to={f"{name}:{truth.attribute}": "random" for name in choosing.LIMITS},
-        settings=truth.training,
-    )  # fmt: skip
-    pool = truth.real.pool(1.0, choosing.FIRST_DRAW + draw, joint=True)
     with mock.patch("fedwise.rehearsal.objective.Trainings", return_value=RealTrainings(truth)):
-        chosen = fw.select(pool, choosing.SIZE, objective=objective, seed=draw, evidence="none")
+        chosen = choosing.choose(truth, metric, draw)
     real = [truth.of(chosen.clients, seed) for seed in (0, *AGAIN)]
     shares = [float(np.mean(one[metric] > values)) for one in real]
     return {

@@ -11,7 +11,7 @@ Who is better is said by the surrogate too: it knows all rehearsals so far, a fe
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -201,26 +201,32 @@ class Halving:
 
     def surrogate(self) -> Surrogate:
         """What all rehearsals so far say, at the level of full ones."""
-        goal, count = self.asked.goal, len(self.short) + sum(map(len, self.full.values()))
+        goal, asked, count = self.asked.goal, self.asked, len(self.short) + sum(map(len, self.full.values()))
         if self._fitted is None or self._fitted[:2] != (count, goal):
-            seen = [
-                Observation(members, stage, [_seen(trained)[name] for name in goal.metrics])
-                for members, stage, trained in self._rehearsals()
-            ]
-            full = [stage for stages in self.full.values() for stage in stages]
-            self._fitted = (
-                count,
-                goal,
-                Surrogate(self.asked.known, seen, goal, level=full, foreseen=self.asked.foreseen),
+            made = Surrogate(
+                asked.known, self.observations(), goal, level=self.full_stages, foreseen=asked.foreseen
             )
+            self._fitted = count, goal, made
         return self._fitted[2]
 
-    def _rehearsals(self) -> Iterator[tuple[Members, int, Trained]]:
-        """All of them, in an order that does not depend on which thread was first."""
-        for members, (stage, trained) in sorted(self.short.items(), key=lambda entry: entry[0]):
-            yield members, stage, trained
-        for members, stages in sorted(self.full.items(), key=lambda entry: entry[0]):
-            yield from ((members, stage, stages[stage]) for stage in sorted(stages))
+    @property
+    def full_stages(self) -> tuple[int, ...]:
+        """The stage of every full rehearsal."""
+        return tuple(stage for stages in self.full.values() for stage in stages)
+
+    def observations(self) -> list[Observation]:
+        """All rehearsals so far, in an order that does not depend on which thread was first."""
+        short = [(members, *one) for members, one in sorted(self.short.items(), key=lambda entry: entry[0])]
+        full = [
+            (members, stage, stages[stage])
+            for members, stages in sorted(self.full.items(), key=lambda entry: entry[0])
+            for stage in sorted(stages)
+        ]
+        names = self.asked.goal.metrics
+        return [
+            Observation(members, stage, [_seen(trained)[name] for name in names])
+            for members, stage, trained in short + full
+        ]
 
     def aim(self) -> Surrogate:
         """The surrogate as an objective within the tightened limits, as federations will be judged by them."""
