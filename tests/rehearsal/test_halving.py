@@ -15,6 +15,7 @@ from fedwise.rehearsal.goal import Goal
 from fedwise.rehearsal.halving import SHORT, Asked, Halving
 from fedwise.rehearsal.makeup import Clients
 from fedwise.rehearsal.trained import Gaps, Trained
+from fedwise.rehearsal.trainings import Task
 from fedwise.search.constraints import Limits
 from fedwise.search.control import Control
 
@@ -157,3 +158,49 @@ def test_what_nobody_knows_keeps_no_limit() -> None:
     assert goal.misses({"auc": 0.8, "eod:SEX": np.nan}, {"eod:SEX": 0.1}, {}) == {"eod:SEX": np.inf}
     assert goal.loss({"auc": 0.8, "eod:SEX": 0.05}, {"eod:SEX": np.nan}, {}) == np.inf
     assert goal.loss({"auc": 0.8, "eod:SEX": 0.05}, {"eod:SEX": 0.1}, {}) == -0.8
+
+
+class Hollows:
+    """A wide hollow that most descents end in (clients 10 to 29), and a narrow, deeper one (clients 0 to 4)."""
+
+    name = "hollows"
+
+    def rows(self) -> np.ndarray:
+        wide, narrow = np.arange(CLIENTS) >= 10, np.arange(CLIENTS) < 5
+        return np.stack([wide, narrow], axis=1).astype(float)
+
+    def evaluate(self, sums: np.ndarray) -> np.ndarray:
+        return -np.maximum(0.8 * sums[:, 0], sums[:, 1])
+
+
+def test_a_search_descends_from_the_best_federation_rehearsed_and_from_random_ones() -> None:
+    deep = (0, 1, 2, 3, 4)
+    ends = [halving(asked(seed=seed))._search(Hollows(), 5, 1)[0] for seed in range(10)]  # type: ignore[arg-type]
+    assert deep not in ends
+    known = halving(asked())
+    known.short[(0, 1, 2, 3, 20)] = (100, told(0.7, 0.1))
+    assert known._search(Hollows(), 5, 1)[0] == deep  # type: ignore[arg-type]
+    again = halving(asked())
+    assert again._search(Hollows(), 5, 2) != again._search(Hollows(), 5, 2)  # type: ignore[arg-type]
+
+
+def test_short_rehearsals_take_turns_in_the_stages() -> None:
+    class Kept:
+        def __init__(self) -> None:
+            self.tasks: list[Task] = []
+
+        def train(self, tasks: Sequence[Task], done: object) -> list[Trained]:
+            self.tasks += tasks
+            return [told(0.7, 0.1) for _ in tasks]
+
+    kept = Kept()
+    made = Halving(asked(), kept, Control(threads=1))  # type: ignore[arg-type]
+    some = made._random(10, salt=0)
+    made._train_short(some)
+    made._train_short(some)
+    assert len(kept.tasks) == 10
+    counts = np.bincount([task.stage - 100 for task in kept.tasks])
+    assert counts.tolist() == [3, 3, 2, 2]
+    assert {members: stage for members, (stage, _) in made.short.items()} == {
+        members: 100 + at % 4 for at, members in enumerate(some)
+    }

@@ -9,8 +9,9 @@ import pytest
 
 import fedwise as fw
 from conftest import make_people
+from fedwise.rehearsal.drawing import Members
 from fedwise.rehearsal.goal import Goal
-from fedwise.rehearsal.makeup import Clients, Makeup, Members
+from fedwise.rehearsal.makeup import Clients, Makeup
 from fedwise.rehearsal.regression import regress
 from fedwise.rehearsal.surrogate import Observation, Surrogate
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from ..search.constraints import Limits
 from ..search.feasible import start
 
+#: A federation: sorted positions of its clients.
 Members = tuple[int, ...]
 
 

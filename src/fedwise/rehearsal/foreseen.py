@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..estimation.estimates import Estimates
+from .drawing import Members
 from .goal import RANDOM, Bound, Goal
 
-Members = tuple[int, ...]
 Floats = npt.NDArray[np.float64]
 
 

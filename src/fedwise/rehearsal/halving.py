@@ -28,10 +28,10 @@ from ..search.neighbourhood import descend
 from ..search.outcome import rank
 from ..search.problem import Problem
 from ..training.settings import Training
-from .drawing import random_federations
+from .drawing import Members, random_federations
 from .foreseen import Foreseen
 from .goal import RANDOM, Goal
-from .makeup import Clients, Members
+from .makeup import Clients
 from .performance import Performance, compare, with_figures
 from .surrogate import Observation, Surrogate
 from .trained import Trained

@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..estimation.estimates import Estimates
+from .drawing import Members
 from .foreseen import Foreseen
 
-Members = tuple[int, ...]
 Floats = npt.NDArray[np.float64]
 
 

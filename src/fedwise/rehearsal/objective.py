@@ -27,12 +27,12 @@ from ..search.selection import Selection
 from ..training.encoding import Encoder
 from ..training.model import check_extra
 from ..training.settings import Training
-from .drawing import random_federations
+from .drawing import Members, random_federations
 from .folder import Folder
 from .foreseen import Foreseen
 from .goal import Bound, Goal
 from .halving import Asked, Halving
-from .makeup import Clients, Members
+from .makeup import Clients
 from .order import order_of
 from .performance import Rehearsed
 from .stage import JUDGED

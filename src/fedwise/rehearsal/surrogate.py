@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..estimation.estimates import Estimates
+from .drawing import Members
 from .foreseen import Foreseen
 from .goal import Goal
-from .makeup import Clients, Makeup, Members
+from .makeup import Clients, Makeup
 from .regression import Regression, regress
 
 Floats = npt.NDArray[np.float64]
