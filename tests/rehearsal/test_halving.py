@@ -74,6 +74,11 @@ def test_a_small_budget_has_fewer_references(trials, references) -> None:
     assert asked(trials=trials).references == references
 
 
+@pytest.mark.parametrize(("trials", "stages"), [(40, 2), (100, 2), (120, 3), (160, 4), (1000, 4)])
+def test_a_small_budget_has_fewer_short_stages(trials, stages) -> None:
+    assert asked(trials=trials).short_stages == range(100, 100 + stages)
+
+
 def test_short_rehearsals_are_never_longer_than_full_ones() -> None:
     assert asked().short_records == SHORT
     assert asked(most_records=150).short_records == 150
@@ -194,7 +199,7 @@ def test_short_rehearsals_take_turns_in_the_stages() -> None:
             return [told(0.7, 0.1) for _ in tasks]
 
     kept = Kept()
-    made = Halving(asked(), kept, Control(threads=1))  # type: ignore[arg-type]
+    made = Halving(asked(trials=160), kept, Control(threads=1))  # type: ignore[arg-type]
     some = made._random(10, salt=0)
     made._train_short(some)
     made._train_short(some)

@@ -43,8 +43,9 @@ Ints = npt.NDArray[np.int64]
 #: another one (rank correlation .6 to .7 with full rehearsals), and the search is led away from the good ones.
 SHORT = 16_000
 #: Numbers of the stages of short rehearsals: others than those of full ones, so that one draw does not decide twice. A
-#: stage draws every client once for all federations, so what is learnt of clients errs alike in all of them.
-_SHORT_STAGES = (100, 101, 102, 103)
+#: stage draws every client once for all federations, so what is learnt of clients errs alike in all of them: the more
+#: stages the better, but drawing takes its time. One for so many trials, at least and at most so many.
+_FIRST_SHORT, _TRIALS_A_STAGE, _FEWEST_STAGES, _MOST_STAGES = 100, 40, 2, 4
 #: Share of the trainings that are short, and federations that are proposed at a time.
 _SHORT_SHARE, _BATCH = 0.6, 8
 #: Random federations from which a search for a proposal descends, and one for candidates of full rehearsals.
@@ -95,6 +96,12 @@ class Asked:
     def references(self) -> int:
         """How many random federations all others stand beside."""
         return min(max(self.trials // _TRIALS_EACH, _FEWEST), _MOST)
+
+    @property
+    def short_stages(self) -> range:
+        """Numbers of the stages in which federations are rehearsed short."""
+        count = min(max(self.trials // _TRIALS_A_STAGE, _FEWEST_STAGES), _MOST_STAGES)
+        return range(_FIRST_SHORT, _FIRST_SHORT + count)
 
     @property
     def short_records(self) -> int:
@@ -288,8 +295,9 @@ class Halving:
         """Rehearse federations short that were not, each in one of the stages, in turn."""
         settings, records = self.asked.short_settings, self.asked.short_records
         wanted = [m for m in federations if m not in self.short]
-        for at, stage in enumerate(_SHORT_STAGES):
-            some = wanted[at :: len(_SHORT_STAGES)]
+        stages = self.asked.short_stages
+        for at, stage in enumerate(stages):
+            some = wanted[at :: len(stages)]
             tasks = [Task(self._names(m), settings, stage, records) for m in some]
             for members, trained in zip(some, self.trainings.train(tasks, self._tell), strict=True):
                 self.short[members] = (stage, trained)
@@ -311,7 +319,7 @@ class Halving:
     def _tell(self, task: Task, trained: Trained) -> None:
         """Progress: the best so far among full rehearsals, limits left aside."""
         self.done += 1
-        goal, full = self.asked.goal, task.stage not in _SHORT_STAGES
+        goal, full = self.asked.goal, task.stage < _FIRST_SHORT
         known = full and all(name in trained.final for name in goal.weights)
         self.control.report(1, -goal.value(_seen(trained)) if known else math.inf)
 
