@@ -111,6 +111,23 @@ def test_the_search_aims_within_the_tightened_limits() -> None:
     assert loose.aim().bounds == loose.bounds()
 
 
+def test_a_random_limit_is_that_of_all_random_federations_not_of_the_references() -> None:
+    """References whose clients have the widest gaps; what others were rehearsed at tells how far off they are."""
+    effects = np.random.default_rng(2).normal(size=CLIENTS)
+    made = halving(asked())
+    drawn = made._random(60, salt=0)
+    gap = {m: 0.3 + 0.05 * float(effects[list(m)].mean()) for m in drawn}
+    made.references = sorted(drawn, key=lambda m: -gap[m])[:4]
+    for members in drawn:
+        made.short[members] = (100, told(0.7, gap[members]))
+    for members in made.references:
+        made.full[members] = {stage: told(0.7, gap[members]) for stage in (0, 1)}
+    wanted = 0.3 + 0.05 * float(effects.mean())
+    of_references = float(np.mean([gap[m] for m in made.references]))
+    assert of_references - wanted > 0.03
+    assert made.bounds()["spd:SEX"] == pytest.approx(wanted, abs=0.005)
+
+
 def test_gaps_are_those_of_models_of_the_whole_release() -> None:
     made = searched(asked())
     for members in made.references:

@@ -118,6 +118,11 @@ class Surrogate:
         """Metrics of a federation, with what its own rehearsals say of it; NaN where they do not know one."""
         return dict(zip(self.goal.metrics, self._values(members).tolist(), strict=True))
 
+    def mean(self, federations: Sequence[Members]) -> dict[str, float]:
+        """Mean metrics of federations by their makeup."""
+        found = self.predicted(self._makeup.sums(federations)).mean(axis=0)
+        return dict(zip(self.goal.metrics, found.tolist(), strict=True))
+
     def loss(self, members: Members) -> float:
         """Loss of a federation, with what its own rehearsals say of it."""
         return float(self._loss(self._values(members)[None])[0])
