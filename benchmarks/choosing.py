@@ -74,9 +74,10 @@ CHOSEN = (
     "rows than tables count, and its regression on seeds 310 and 311, on TravelTime, Income 2018, Income 2024 and "
     "Employment ([variants](variants.md#choosing-by-rehearsal)). The draws on this page were run once. Draws 15 and 16 "
     "(for lack of time the one without PublicCoverage's network, the other with logistic regression alone) chose "
-    "nothing until they had been made; they showed that a limit taken from eight references may be far off on TravelTime, and on no other task. Draws 17 and 18 are "
-    "TravelTime with the [present limit](../theory/rehearsal.md#choosing-by-it); they chose nothing. How far one "
-    "comes at all is measured by `benchmarks/choosing_oracle.py`, where the search sees real trainings."
+    "nothing until they had been made; they showed that a limit taken from eight references may be far off on "
+    "TravelTime, and on no other task. Draws 17 and 18 are TravelTime with the "
+    "[present limit](../theory/rehearsal.md#choosing-by-it); they chose nothing. How far one comes at all is measured "
+    "by `benchmarks/choosing_oracle.py`, where the search sees real trainings."
 )
 
 
