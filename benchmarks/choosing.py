@@ -18,10 +18,10 @@ docs/results/choosing.csv.
 **What was chosen on what.** The search was worked on with noise seeds 301 and 302 (draws 1 and 2) and an earlier form
 of this benchmark, in which federations trained on other rows than tables count (docs/results/variants.md); its
 regression on draws 10 and 11, by AUC, of three tasks; what forecasts tell it, how it descends and four short stages on
-draw 10 of TravelTime, Income 2018 and Income 2024. Draws 12 to 14 were the page's before that. Draws 15 and 16 (for
-lack of time the one without PublicCoverage's network, the other with logistic regression alone) were run once, after
-all of it. They showed that the mean of eight references is a poor limit on TravelTime, so choices there were made once
-more with the present one, on draws 17 and 18, which chose nothing.
+draw 10 of TravelTime, Income 2018 and Income 2024. Draws 12 to 14 were the page's before that. Draws 15 and 16 (this
+one with logistic regression alone, for lack of time) were run once, after all of it. They showed that the mean of eight
+references is a poor limit on TravelTime, so choices there were made once more with the present one, on draws 17 and 18,
+which chose nothing.
 
 Every training is kept in build/choosing as it ends; a run that was stopped goes on. Writes docs/results/choosing.csv
 and choosing.md at the end, with all choices of the page's draws. Needs the census records in ../shared/data.
@@ -73,10 +73,9 @@ CHOSEN = (
     "The search was developed on other draws of the noise (seeds 301 and 302), with federations that trained on other "
     "rows than tables count, and its regression on seeds 310 and 311, on TravelTime, Income 2018, Income 2024 and "
     "Employment ([variants](variants.md#choosing-by-rehearsal)). The draws on this page were run once. Draws 15 and 16 "
-    "(for lack of time the one without PublicCoverage's network, the other with logistic regression alone) chose "
-    "nothing until they had been made; they showed that a limit taken from eight references may be far off on "
-    "TravelTime, and on no other task. Draws 17 and 18 are TravelTime with the "
-    "[present limit](../theory/rehearsal.md#choosing-by-it); they chose nothing. How far one comes at all is measured "
+    "(this one with logistic regression alone, for lack of time) chose nothing until they had been made; "
+    "they showed that a limit taken from eight references may be far off on TravelTime, and on no other task. Draws "
+    "17 and 18 are TravelTime with the [present limit](../theory/rehearsal.md#choosing-by-it); they chose nothing. How far one comes at all is measured "
     "by `benchmarks/choosing_oracle.py`, where the search sees real trainings."
 )
 
