@@ -75,8 +75,8 @@ CHOSEN = (
     "Employment ([variants](variants.md#choosing-by-rehearsal)). The draws on this page were run once. Draws 15 and 16 "
     "(this one with logistic regression alone, for lack of time) chose nothing until they had been made; "
     "they showed that a limit taken from eight references may be far off on TravelTime, and on no other task. Draws "
-    "17 and 18 are TravelTime with the [present limit](../theory/rehearsal.md#choosing-by-it); they chose nothing. How far "
-    "one comes at all is measured by `benchmarks/choosing_oracle.py`, where the search sees real trainings."
+    "17 and 18 are TravelTime with the [present limit](../theory/rehearsal.md#choosing-by-it); they chose nothing. "
+    "How far one comes at all is measured by `benchmarks/choosing_oracle.py`, where the search sees real trainings."
 )
 
 
