@@ -11,7 +11,7 @@ import fedwise as fw
 from conftest import make_people
 from fedwise.rehearsal.drawing import Members
 from fedwise.rehearsal.goal import Goal
-from fedwise.rehearsal.makeup import Clients, Makeup
+from fedwise.rehearsal.makeup import Clients, Makeup, _Scale
 from fedwise.rehearsal.regression import regress
 from fedwise.rehearsal.surrogate import Observation, Surrogate
 
@@ -165,6 +165,13 @@ def test_makeup_is_scaled_kind_by_kind() -> None:
     sizes, rates = slice(COUNT, COUNT + 3), slice(COUNT + 3, None)
     for kind in (slice(COUNT), sizes, rates):
         assert (found[:, kind] ** 2).sum(axis=1).mean() == pytest.approx(1.0)
+
+
+def test_what_differs_by_rounding_or_is_not_known_tells_nothing() -> None:
+    values = np.stack([np.linspace(5.0, 5.0 + 1e-14, 9), np.linspace(0.0, 1.0, 9), np.full(9, np.nan)], axis=1)
+    scaled = _Scale.of(values).scaled(values)
+    assert not scaled[:, [0, 2]].any()
+    assert scaled[:, 1].std() == pytest.approx(1.0)
 
 
 def test_sizes_are_those_of_a_federation() -> None:

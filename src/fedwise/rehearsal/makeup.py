@@ -22,6 +22,9 @@ from .foreseen import Foreseen
 
 Floats = npt.NDArray[np.float64]
 
+#: Standard deviations up to this share of the mean are rounding.
+_ROUNDING = 1e-9
+
 
 class Clients(NamedTuple):
     """Estimated records of clients, and for each sensitive attribute those by group and class.
@@ -67,8 +70,10 @@ class _Scale(NamedTuple):
     def of(cls, values: Floats) -> _Scale:
         known = np.isfinite(values).all(axis=0)
         values = np.where(known, values, 0.0)
-        spread = values.std(axis=0)
-        return cls(np.where(known, values.mean(axis=0), 0.0), np.where(known & (spread > 0), spread, np.inf))
+        mean, spread = values.mean(axis=0), values.std(axis=0)
+        # Where all are alike but for rounding, as sizes of equal clients, nothing is told.
+        told = known & (spread > _ROUNDING * (1.0 + np.abs(mean)))
+        return cls(mean, np.where(told, spread, np.inf))
 
     def scaled(self, values: Floats) -> Floats:
         return np.nan_to_num((values - self.mean) / self.spread, nan=0.0, posinf=0.0, neginf=0.0)
