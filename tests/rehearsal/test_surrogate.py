@@ -168,7 +168,9 @@ def test_makeup_is_scaled_kind_by_kind() -> None:
 
 
 def test_what_differs_by_rounding_or_is_not_known_tells_nothing() -> None:
-    values = np.stack([np.linspace(5.0, 5.0 + 1e-14, 9), np.linspace(0.0, 1.0, 9), np.full(9, np.nan)], axis=1)
+    values = np.stack(
+        [np.linspace(5.0, 5.0 + 1e-14, 9), np.linspace(0.0, 1.0, 9), np.full(9, np.nan)], axis=1
+    )
     scaled = _Scale.of(values).scaled(values)
     assert not scaled[:, [0, 2]].any()
     assert scaled[:, 1].std() == pytest.approx(1.0)
